@@ -1,0 +1,236 @@
+"""The command line: parse, call, print. Exit status 0: done; 2: the input was wrong, one clear line; 1: our failure."""
+
+import dataclasses
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import numpy as np
+import tyro
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from irleed.data import load, save, summarise
+from irleed.demo import Demo
+from irleed.envs.mdp import FiniteMDP
+from irleed.envs.mdp_files import load_mdp
+from irleed.envs.toy_text import from_gymnasium
+from irleed.errors import ConfigError, IrleedError, problem
+from irleed.experiments import gridworld_results
+from irleed.experiments.gridworld import GridworldConfig, sweep
+from irleed.fit import Fit, fit, suitable
+from irleed.report import figures, progress
+from irleed.simulate import simulate
+from irleed.store import prepare, write_json
+from irleed.tabular.planning import Averaged, Soft
+
+PlannerName = Literal["soft", "averaged"]
+PLANNERS = {"soft": Soft(), "averaged": Averaged()}
+
+
+@dataclass(frozen=True)
+class InspectCommand:
+    """Say what is in a file of demonstrations, and what is odd about it."""
+
+    data: tyro.conf.Positional[Path]
+    """A file of demonstrations (.npz)."""
+    json: bool = False
+    """Print JSON instead of tables."""
+
+    def run(self, console: Console) -> None:
+        """Print the summary."""
+        summary = summarise(load(self.data))
+        if self.json:
+            print(json.dumps(summary, indent=1))
+            return
+        console.print(f"{summary['transitions']} transitions in {summary['episodes']} episodes", highlight=False)
+        for part in ("observation", "action"):
+            facts = ", ".join(f"{key} {value}" for key, value in summary[part].items() if value is not None)
+            console.print(f"{part}: {escape(facts)}", highlight=False)
+        table = Table()
+        for heading in summary["demonstrators"][0]:
+            table.add_column(heading.replace("_", " "), justify="left" if heading == "name" else "right")
+        for row in summary["demonstrators"]:
+            table.add_row(*(_cell(value) for value in row.values()))
+        console.print(table)
+        for warning in summary["warnings"]:
+            console.print(f"note: {escape(warning)}", highlight=False)
+
+
+@dataclass(frozen=True)
+class Source:
+    """The finite MDP that demonstrations belong to: a file, or an environment of Gymnasium with a transition table."""
+
+    mdp: Path | None = None
+    """A file with the MDP (.npz)."""
+    env: str | None = None
+    """Or a Gymnasium id such as FrozenLake-v1."""
+    discount: float = 0.95
+    """Discount for --env; a file has its own."""
+
+    def load(self) -> tuple[FiniteMDP, tuple[int, int] | None]:
+        """The MDP, and the shape of its grid if it has one."""
+        if (self.mdp is None) == (self.env is None):
+            raise ConfigError(
+                problem("the MDP", got="both or neither", expected="--mdp FILE or --env ID", remedy="give one of them")
+            )
+        return (from_gymnasium(self.env, self.discount), None) if self.env is not None else load_mdp(self.mdp)
+
+
+@dataclass(frozen=True)
+class FitCommand:
+    """Learn a policy, the shared reward and everyone's expertise from demonstrations in a finite MDP."""
+
+    data: tyro.conf.Positional[Path]
+    """A file of demonstrations (.npz)."""
+    source: Annotated[Source, tyro.conf.arg(name="")]
+    out: Path | None = None
+    """Folder for fit.json, policy.safetensors and the figures; nothing is written without it."""
+    algorithm: Literal["irleed", "maxent"] = "irleed"
+    """IRLEED, or maximum-entropy IRL, which takes all demonstrators for equal experts."""
+    planner: PlannerName = "soft"
+    """How demonstrators are supposed to plan: by the paper's equations, or as its released program does."""
+    endless: bool = False
+    """Plan as if terminal states did not end the episode, as the released program does."""
+    demonstrator: Literal["data", "episode"] = "data"
+    """Who demonstrated: what the data say, or every episode its own demonstrator when nobody knows."""
+    seed: int = 0
+    """Seed of the draws that the intervals are made of."""
+    json: bool = False
+    """Print JSON instead of a table."""
+
+    def run(self, console: Console) -> None:
+        """Fit, print, and write what was asked for."""
+        demonstrations = load(self.data)
+        mdp, shape = self.source.load()
+        folder = None if self.out is None else prepare(self.out)
+        if self.demonstrator == "episode":
+            demonstrations = demonstrations.by_episode()
+        algorithm = suitable(mdp, PLANNERS[self.planner], maxent=self.algorithm == "maxent")
+        with progress.shown(Console(stderr=True), "fit") as callback:
+            found = fit(
+                demonstrations, mdp, algorithm=algorithm, endless=self.endless, seed=self.seed, progress=callback
+            )
+        if not found.converged:
+            Console(stderr=True).print("warning: stopped before convergence; see `history`", highlight=False)
+        if self.json:
+            print(json.dumps(found.summary(), indent=1))
+        else:
+            console.print(found.expertise.table())
+        if folder is not None:
+            _write_fit(folder, self, found, shape)
+            console.print(f"wrote {folder}", highlight=False)
+
+
+@dataclass(frozen=True)
+class SimulateCommand:
+    """Make demonstrations from demonstrators of known precision and accuracy."""
+
+    source: Annotated[Source, tyro.conf.arg(name="")]
+    out: Path
+    """The file of demonstrations to write (.npz); the truth goes beside it as .truth.json."""
+    demonstrators: int = 5
+    """How many."""
+    episodes: int = 40
+    """Episodes of each."""
+    horizon: int = 100
+    """Longest episode."""
+    max_precision: float = 5.0
+    """Precisions are uniform between 0 and this."""
+    accuracy: float = 4.0
+    """Biases are Gaussian with this inverse standard deviation; inf: none."""
+    planner: PlannerName = "soft"
+    """How demonstrators plan."""
+    endless: bool = False
+    """Plan as if terminal states did not end the episode."""
+    seed: int = 0
+    """Where the random numbers start."""
+
+    def run(self, console: Console) -> None:
+        """Simulate and save."""
+        mdp, _ = self.source.load()
+        settings = ("demonstrators", "episodes", "horizon", "max_precision", "accuracy", "endless")
+        demonstrations, truth = simulate(
+            self.seed, mdp, planner=PLANNERS[self.planner], **{name: getattr(self, name) for name in settings}
+        )
+        prepare(self.out.parent)
+        save(demonstrations, self.out)
+        write_json(
+            self.out.with_suffix(".truth.json"),
+            {"precision": truth.precision.tolist(), "bias": truth.bias.tolist(), "weights": truth.weights.tolist()},
+        )
+        console.print(
+            f"wrote {self.out}: {demonstrations.transitions} transitions in {demonstrations.episodes} episodes",
+            highlight=False,
+        )
+
+
+@dataclass(frozen=True)
+class ExperimentCommand:
+    """Run one of the paper's experiments; `irleed experiment NAME --help` lists its settings."""
+
+    name: tyro.conf.Positional[Literal["gridworld"]]
+    """Which."""
+
+    def run(self, console: Console) -> None:
+        """Never reached: `main` parses the settings of the experiment named."""
+        raise AssertionError(self.name)
+
+
+Command = (
+    Annotated[Demo, tyro.conf.subcommand("demo")]
+    | Annotated[InspectCommand, tyro.conf.subcommand("inspect")]
+    | Annotated[FitCommand, tyro.conf.subcommand("fit")]
+    | Annotated[SimulateCommand, tyro.conf.subcommand("simulate")]
+    | Annotated[ExperimentCommand, tyro.conf.subcommand("experiment")]
+)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Entry point of the command `irleed`."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    console = Console()
+    try:
+        if arguments[:2] == ["experiment", "gridworld"]:
+            config = tyro.cli(GridworldConfig, prog="irleed experiment gridworld", args=arguments[2:])
+            _experiment_gridworld(config, console)
+        else:
+            description = "Learn from demonstrators of uneven skill."
+            tyro.cli(Command, prog="irleed", description=description, args=arguments).run(console)  # pyright: ignore
+    except IrleedError as error:
+        print(f"irleed: {error}", file=sys.stderr)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        print("irleed: interrupted", file=sys.stderr)
+        sys.exit(130)
+
+
+def _experiment_gridworld(config: GridworldConfig, console: Console) -> None:
+    """Run the sweep, write the results, print them beside the paper's."""
+    prepare(config.out)
+    with progress.shown(Console(stderr=True), "gridworld") as callback:
+        lanes, seconds = sweep(config, callback)
+    console.print(gridworld_results.tables(gridworld_results.write(config, lanes, seconds)))
+    console.print(f"{seconds:.0f} s; wrote {config.out}", highlight=False)
+
+
+def _write_fit(folder: Path, command: FitCommand, found: Fit, shape: tuple[int, int] | None) -> None:
+    """The answer as JSON, the policy, and the pictures: expertise, and reward and biases as maps of a grid."""
+    settings = {key: str(value) for key, value in dataclasses.asdict(command).items()}
+    write_json(folder / "fit.json", {"config": settings, **found.summary(), "bias": np.asarray(found.bias).tolist()})
+    found.policy.save(folder / "policy.safetensors")
+    names, expertise = found.expertise.names, found.expertise
+    bars = figures.expertise_bars(names, expertise.precision, expertise.precision_low, expertise.precision_high)
+    figures.save(bars, folder / "expertise")
+    if shape is not None and np.prod(shape) == len(found.weights):
+        maps = {"shared reward": found.weights, **{f"bias of {n}": b for n, b in zip(names, found.bias, strict=True)}}
+        figures.save(figures.gridworld_maps(*shape, dict(list(maps.items())[:8])), folder / "maps")
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return ""
+    return f"{value:.2f}" if isinstance(value, float) else escape(str(value))

@@ -1,0 +1,7 @@
+"""Demonstrations: the data set type, its files, and what is in them."""
+
+from irleed.data.demonstrations import Demonstrations, Episode
+from irleed.data.files import load, save
+from irleed.data.summary import summarise
+
+__all__ = ["Demonstrations", "Episode", "load", "save", "summarise"]

@@ -1,0 +1,97 @@
+"""The whole story on a gridworld, in a minute: five uneven demonstrators in; a better policy and a judgement out."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import jax
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from irleed._precision import in_double_precision
+from irleed.envs.gridworld import Gridworld, paper_gridworld
+from irleed.envs.mdp_files import save_mdp
+from irleed.data import save
+from irleed.fit import fit
+from irleed.policy import TabularPolicy
+from irleed.report import figures, progress
+from irleed.simulate import Truth, simulate
+from irleed.store import prepare
+from irleed.tabular.irleed import Irleed
+from irleed.tabular.planning import Averaged
+from irleed.tabular.statistics import expected_return
+
+HORIZON = 100
+
+
+@dataclass(frozen=True)
+class Demo:
+    """Five demonstrators of uneven skill on a gridworld: who is how good, and a policy better than the best of them."""
+
+    out: Path = Path("irleed-demo")
+    """Folder for the data, the MDP and the figures."""
+    seed: int = 4
+    """Which five demonstrators."""
+
+    def run(self, console: Console) -> None:
+        """Simulate, fit IRLEED and maximum-entropy IRL, compare."""
+        folder = prepare(self.out)
+        world = paper_gridworld()
+        console.print(
+            "A 7 x 7 grid; three corners end the episode with reward 1. Five demonstrators, each with a precision and a"
+            " biased idea of the reward, play 40 episodes each. Nobody tells us who is good.",
+            highlight=False,
+        )
+        data, truth = simulate(
+            self.seed, world.mdp, planner=Averaged(), max_precision=3.0, accuracy=2.5, endless=True, horizon=HORIZON
+        )
+        save(data, folder / "demonstrations.npz")
+        save_mdp(world.mdp, folder / "mdp.npz", (world.rows, world.columns))
+        found = {}
+        for name, algorithm in (("IRLEED", Irleed(planner=Averaged())), ("IRL", Irleed.maxent(planner=Averaged()))):
+            with progress.shown(Console(stderr=True), name) as callback:
+                found[name] = fit(data, world.mdp, algorithm=algorithm, endless=True, progress=callback)
+        expertise = found["IRLEED"].expertise
+        console.print(expertise.table())
+        console.print(_truth(data.names, truth, expertise.ranking))
+        returns = {name: exact_return(world, each.policy) for name, each in found.items()}
+        console.print(_returns(np.array([data.returns()[data.owner == i].mean() for i in range(5)]), returns))
+        maps = {
+            "true reward": np.asarray(world.mdp.reward),
+            "demonstrations": np.bincount(np.asarray(data.obs), minlength=world.mdp.states).astype(float),
+            **{name: np.asarray(each.weights) for name, each in found.items()},
+        }
+        figures.save(figures.gridworld_maps(world.rows, world.columns, maps), folder / "rewards")
+        bars = figures.expertise_bars(
+            data.names, expertise.precision, expertise.precision_low, expertise.precision_high
+        )
+        figures.save(bars, folder / "expertise")
+        console.print(f"wrote the data, the MDP and the figures to {folder}; next, try", highlight=False)
+        again = f"irleed fit {folder}/demonstrations.npz --mdp {folder}/mdp.npz --planner averaged --endless"
+        console.print(f"  {again}", highlight=False, soft_wrap=True)
+
+
+@in_double_precision
+def exact_return(world: Gridworld, policy: TabularPolicy) -> float:
+    """The chance of ending in a rewarded corner."""
+    return float(jax.jit(expected_return, static_argnums=2)(world.mdp, policy.probabilities, HORIZON))
+
+
+def _truth(names: tuple[str, ...], truth: Truth, ranking: tuple[str, ...]) -> str:
+    order = [names[i] for i in np.argsort(-truth.precision)]
+    return f"true order of precision: {', '.join(order)}\n     estimated order: {', '.join(ranking)}"
+
+
+def _returns(demonstrators: np.ndarray, returns: dict[str, float]) -> Table:
+    table = Table(title="Return: how often an episode ends in a rewarded corner")
+    table.add_column("who")
+    table.add_column("return", justify="right")
+    for name, value in (
+        ("worst demonstrator", demonstrators.min()),
+        ("mean demonstrator", demonstrators.mean()),
+        ("best demonstrator", demonstrators.max()),
+        ("policy of maximum-entropy IRL", returns["IRL"]),
+        ("policy of IRLEED", returns["IRLEED"]),
+    ):
+        table.add_row(name, f"{value:.3f}")
+    return table

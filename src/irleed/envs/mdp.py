@@ -1,0 +1,320 @@
+"""Finite Markov decision processes, held by their transitions."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from irleed._typing import Array, Bool, Float, Int, Key
+from irleed.envs.sparse import SparseMatrix
+from irleed.errors import DataError, problem
+
+ROW_SUM_TOLERANCE = 1e-6
+
+
+class FiniteMDP(eqx.Module):
+    """States, actions, dynamics, start, discount and features: all that inverse RL needs, and the truth if known.
+
+    A *terminal* state absorbs: its state features are collected once, on arrival, and nothing follows. Build one with
+    `from_transitions`, `from_dense`, `gridworld` or `from_gymnasium`, which check what they are given.
+    """
+
+    forward: SparseMatrix  # rows (s, a), columns s': the dynamics
+    backward: SparseMatrix  # its transpose
+    cumulative: Float[Array, " M"]  # row + cumulative probability of each entry, for sampling by bisection
+    outcome: Int[Array, " M"]  # the successor of each entry
+    initial: Float[Array, " S"]
+    terminal: Bool[Array, " S"]
+    discount: float | Float[Array, ""]
+    features: Float[Array, "S F"] | Float[Array, "S A F"] | None  # None: one indicator per state
+    reward: Float[Array, " S"] | Float[Array, "S A"] | None  # the truth: to simulate and to evaluate, never to learn
+    actions: int = eqx.field(static=True)
+
+    @property
+    def states(self) -> int:
+        """Number of states, S."""
+        return self.initial.shape[0]
+
+    @property
+    def feature_count(self) -> int:
+        """Number of features, F."""
+        return self.states if self.features is None else self.features.shape[-1]
+
+    @classmethod
+    def from_transitions(
+        cls,
+        state,
+        action,
+        successor,
+        probability,
+        *,
+        initial,
+        discount: float,
+        terminal=None,
+        actions: int | None = None,
+        features=None,
+        reward=None,
+        where: str = "MDP",
+    ) -> "FiniteMDP":
+        """Build from a list of transitions; entries of the same (s, a, s') add up.
+
+        `terminal` is a mask or a list of states. Terminal states need no transitions; those given for them are kept, so
+        that `without_terminals` can use them.
+        """
+        initial = _numbers(initial, "initial distribution", where)
+        _check_distribution(initial, f"{where}, initial distribution")
+        states = len(initial)
+        terminal = _mask(terminal, states, where)
+        state, action, successor = (
+            _indices(x, name, where)
+            for x, name in ((state, "state"), (action, "action"), (successor, "successor"))
+        )
+        probability = _numbers(probability, "probability", where)
+        actions = int(action.max(initial=-1)) + 1 if actions is None else actions
+        _check_transitions(state, action, successor, probability, states, actions, where)
+        if not 0 < discount < 1:
+            raise DataError(
+                problem(f"{where}, discount", got=discount, expected="a number in (0, 1)", remedy="choose, say, 0.9")
+            )
+        keep = probability > 0
+        row, column, value = _merge(
+            state[keep] * actions + action[keep], successor[keep], probability[keep], states, actions, terminal
+        )
+        _check_rows(row, value, states, actions, where)
+        transposed = np.lexsort((row, column))
+        cumulative = np.cumsum(value)
+        first = np.searchsorted(row, np.arange(states * actions))
+        before = np.concatenate([[0.0], cumulative])[first]
+        last = np.append(row[1:] != row[:-1], True) if len(row) else np.zeros(0, bool)
+        within = np.where(last, 1.0, np.minimum(cumulative - before[row], 1.0))
+        return cls(
+            forward=SparseMatrix.from_coordinates(row, column, value, states * actions),
+            backward=SparseMatrix.from_coordinates(
+                column[transposed], row[transposed], value[transposed], states
+            ),
+            cumulative=row + within,
+            outcome=column.astype(np.int32),
+            initial=initial,
+            terminal=terminal,
+            discount=float(discount),
+            features=_table(features, states, actions, "features", where),
+            reward=_table(reward, states, actions, "reward", where),
+            actions=actions,
+        )
+
+    @classmethod
+    def from_dense(cls, transitions, **rest) -> "FiniteMDP":
+        """Build from a dense array ``P[s, a, s']``; the other arguments are those of `from_transitions`."""
+        where = rest.get("where", "MDP")
+        transitions = _numbers(transitions, "transitions", where)
+        if transitions.ndim != 3 or transitions.shape[0] != transitions.shape[2]:
+            raise DataError(
+                problem(
+                    f"{where}, transitions",
+                    got=f"shape {transitions.shape}",
+                    expected="[S, A, S]",
+                    remedy="index it as P[state, action, successor]",
+                )
+            )
+        state, action, successor = np.nonzero(transitions != 0)  # NaN counts as nonzero, and is reported
+        return cls.from_transitions(
+            state, action, successor, transitions[state, action, successor],
+            actions=transitions.shape[1], **rest,
+        )  # fmt: skip
+
+    def transitions(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """State, action, successor and probability of everything that can happen: what `from_transitions` takes."""
+        row, column, value = self.forward.coordinates()
+        return row // self.actions, row % self.actions, column, value
+
+    def rewards(self, weights: Float[Array, " F"]) -> Float[Array, " S"] | Float[Array, "S A"]:
+        """The reward table of `weights`: ``theta . f`` for every state (and action)."""
+        return weights if self.features is None else self.features @ weights
+
+    def feature_sum(
+        self, state_visits: Float[Array, " S"], action_visits: Float[Array, "S A"]
+    ) -> Float[Array, " F"]:
+        """Features summed over visits: the transpose of `rewards`."""
+        if self.features is None:
+            return state_visits
+        if self.features.ndim == 2:
+            return state_visits @ self.features
+        return jnp.einsum("sa,saf->f", action_visits, self.features)
+
+    def without_terminals(self) -> "FiniteMDP":
+        """The same MDP where no state absorbs: what the released gridworld program plans with."""
+        return eqx.tree_at(lambda mdp: mdp.terminal, self, np.zeros(self.states, bool))
+
+    def reset(self, key: Key) -> Int[Array, ""]:
+        """Draw an initial state."""
+        cumulative = jnp.cumsum(self.initial)
+        return _bisect(cumulative, cumulative[-1] * jax.random.uniform(key, dtype=float))
+
+    def step(self, key: Key, state: Int[Array, ""], action: Int[Array, ""]) -> Int[Array, ""]:
+        """Draw a successor; a terminal state is its own."""
+        row = state * self.actions + action
+        if self.cumulative.shape[0] == self.states * self.actions:  # one outcome each: nothing to draw
+            reached = self.outcome[row]
+        else:
+            start = jnp.asarray(row, float)
+            # Rounding must not carry the position beyond this row's last entry.
+            position = jnp.minimum(start + jax.random.uniform(key, dtype=float), jnp.nextafter(start + 1, start))
+            reached = self.outcome[_bisect(self.cumulative, position)]
+        return jnp.where(self.terminal[state], jnp.asarray(state, jnp.int32), reached)
+
+
+def _bisect(cumulative: Float[Array, " M"], position: Float[Array, ""]) -> Int[Array, ""]:
+    """Index of the first entry above `position`."""
+    index = jnp.searchsorted(cumulative, position, side="right").astype(jnp.int32)
+    return jnp.minimum(index, cumulative.shape[0] - 1)
+
+
+def _merge(row, column, value, states, actions, terminal):
+    """Sort by (row, column), add up repeated entries, let bare terminal states stay where they are."""
+    own = np.flatnonzero(terminal)
+    bare = (own[:, None] * actions + np.arange(actions)).ravel()
+    bare = bare[~np.isin(bare, row)]
+    row = np.concatenate([row, bare])
+    column = np.concatenate([column, bare // actions])
+    value = np.concatenate([value, np.ones(len(bare))])
+    entry, index = np.unique(row * states + column, return_inverse=True)
+    return entry // states, entry % states, np.bincount(index, weights=value, minlength=len(entry))
+
+
+def _mask(terminal, states: int, where: str) -> np.ndarray:
+    terminal = np.asarray([] if terminal is None else terminal)
+    if terminal.dtype == bool:
+        if terminal.shape != (states,):
+            raise DataError(
+                problem(
+                    f"{where}, terminal",
+                    got=f"shape {terminal.shape}",
+                    expected=f"[{states}]",
+                    remedy="give one flag a state, or a list of states",
+                )
+            )
+        return terminal
+    mask = np.zeros(states, bool)
+    listed = _indices(terminal, "terminal", where)
+    _check_range(listed, states, "terminal state", where)
+    mask[listed] = True
+    return mask
+
+
+def _indices(values, name: str, where: str) -> np.ndarray:
+    values = np.asarray(values)
+    if values.size == 0:
+        return np.zeros(0, np.int64)
+    if values.ndim != 1 or not np.issubdtype(values.dtype, np.integer):
+        raise DataError(
+            problem(
+                f"{where}, {name}",
+                got=f"{values.dtype} of shape {values.shape}",
+                expected="a list of whole numbers",
+                remedy="number states and actions from 0",
+            )
+        )
+    return values.astype(np.int64)
+
+
+def _numbers(values, name: str, where: str) -> np.ndarray:
+    try:
+        return np.asarray(values, float)
+    except (TypeError, ValueError) as error:
+        raise DataError(
+            problem(f"{where}, {name}", got="no array of numbers", expected="one", remedy="convert it")
+        ) from error
+
+
+def _table(values, states: int, actions: int, name: str, where: str) -> np.ndarray | None:
+    """Features or rewards: checked for shape and for numbers that are none."""
+    if values is None:
+        return None
+    values = _numbers(values, name, where)
+    leading = values.shape[: values.ndim - (name == "features")]
+    if leading not in ((states,), (states, actions)):
+        extra = ", F" if name == "features" else ""
+        raise DataError(
+            problem(
+                f"{where}, {name}",
+                got=f"shape {values.shape}",
+                expected=f"[{states}{extra}] or [{states}, {actions}{extra}]",
+                remedy="one row a state, or one a state and action",
+            )
+        )
+    bad = np.argwhere(~np.isfinite(values))
+    if len(bad):
+        at = tuple(int(i) for i in bad[0])
+        raise DataError(
+            problem(f"{where}, {name}{list(at)}", got=values[at], expected="a finite number", remedy="mend the table")
+        )
+    return values
+
+
+def _check_range(values: np.ndarray, size: int, name: str, where: str) -> None:
+    bad = np.flatnonzero((values < 0) | (values >= size))
+    if len(bad):
+        raise DataError(
+            problem(
+                f"{where}, {name} in row {bad[0]}",
+                got=values[bad[0]],
+                expected=f"0 to {size - 1}",
+                remedy="number them from 0, or declare more",
+            )
+        )
+
+
+def _check_transitions(state, action, successor, probability, states, actions, where) -> None:
+    shapes = [x.shape for x in (state, action, successor, probability)]
+    if len(set(shapes)) != 1 or len(state) == 0:
+        raise DataError(
+            problem(
+                f"{where}, transitions",
+                got=f"columns of shapes {', '.join(map(str, shapes))}",
+                expected="four of the same length, not empty",
+                remedy="give state, action, successor and probability of every transition",
+            )
+        )
+    _check_range(state, states, "state", where)
+    _check_range(action, actions, "action", where)
+    _check_range(successor, states, "successor", where)
+    bad = np.flatnonzero(~((probability >= 0) & (probability <= 1 + ROW_SUM_TOLERANCE)))
+    if len(bad):
+        m = bad[0]
+        raise DataError(
+            problem(
+                f"{where}, P(s'={successor[m]} | s={state[m]}, a={action[m]})",
+                got=probability[m],
+                expected="a probability in [0, 1]",
+                remedy="mend this entry",
+            )
+        )
+
+
+def _check_rows(row, value, states, actions, where) -> None:
+    """Every (s, a) has successors, and their probabilities sum to one."""
+    total = np.bincount(row, weights=value, minlength=states * actions)
+    bad = np.flatnonzero(np.abs(total - 1) > ROW_SUM_TOLERANCE)
+    if len(bad):
+        s, a = divmod(int(bad[0]), actions)
+        raise DataError(
+            problem(
+                f"{where}, P(. | s={s}, a={a})",
+                got=f"a sum of {total[bad[0]]:.6g}",
+                expected="1",
+                remedy=f"normalise this row ({len(bad)} such rows), or declare the state terminal",
+            )
+        )
+
+
+def _check_distribution(values: np.ndarray, where: str) -> None:
+    if values.ndim != 1 or not np.all(values >= 0) or not abs(values.sum() - 1) <= ROW_SUM_TOLERANCE:
+        smallest = values.min() if values.size else 0.0
+        raise DataError(
+            problem(
+                where,
+                got=f"shape {values.shape}, smallest {smallest:.6g}, sum {values.sum():.6g}",
+                expected="probabilities that sum to 1",
+                remedy="normalise it",
+            )
+        )

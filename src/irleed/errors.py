@@ -1,0 +1,22 @@
+"""Errors a user can mend. Every message says where, what was found, what was expected and what to do about it."""
+
+
+class IrleedError(Exception):
+    """Base of all errors that are about the caller's input, not about this program."""
+
+
+class DataError(IrleedError):
+    """A file of demonstrations, or of an MDP, is not what it should be."""
+
+
+class SpaceError(IrleedError):
+    """Demonstrations and environment do not belong together."""
+
+
+class ConfigError(IrleedError):
+    """A setting is out of its range or contradicts another."""
+
+
+def problem(where: str, *, got: object, expected: object, remedy: str) -> str:
+    """One line in the house style: ``where: got X, expected Y; remedy``."""
+    return f"{where}: got {got}, expected {expected}; {remedy}"

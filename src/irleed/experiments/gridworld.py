@@ -1,0 +1,200 @@
+"""The paper's first experiment: five demonstrators of uneven quality in a gridworld (Figures 2 and 3).
+
+Every setting (largest precision, accuracy) and seed is one lane of a batched program: draw demonstrators, let them play,
+fit maximum-entropy IRL and IRLEED to the same episodes, and compute the returns of what was learnt exactly. This file
+reads top to bottom: configuration, one lane, the sweep. What the sweep amounts to is in `gridworld_results`.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from irleed._precision import in_double_precision
+from irleed._typing import Array, Bool, Float, Int, Key
+from irleed.demonstrator import gauge
+from irleed.envs.gridworld import Gridworld, paper_gridworld
+from irleed.errors import ConfigError, problem
+from irleed.expertise import INTERVAL
+from irleed.fit import SHARPNESS
+from irleed.policy import boltzmann_probabilities
+from irleed.run import run_to_end
+from irleed.simulate import sample_demonstrators, simulate_rollouts
+from irleed.tabular.irleed import Irleed
+from irleed.tabular.planning import AbstractPlanner, Averaged, Soft, optimal_q_values
+from irleed.tabular.published import Planned, Published
+from irleed.tabular.statistics import Rollout, Statistics, expected_return, tabulate_rollouts
+
+MAX_PRECISION = (0.4, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5.0)
+ACCURACY = (2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5.0, 5.5, 6.0, 10.0, float("inf"))
+DEMONSTRATORS, EPISODES, HORIZON = 5, 40, 100
+QUICK = ((1.0, 2.0), (1.0, 4.0), (3.0, 2.0), (3.0, 4.0), (5.0, 2.0), (5.0, 4.0))
+
+# Lanes at a time, by platform and by how many demonstrators a lane has: enough to be busy, few enough for the memory.
+LANES = {("cpu", "known"): 121, ("cpu", "episode"): 4, ("gpu", "known"): 1210, ("gpu", "episode"): 121}
+
+
+@dataclass(frozen=True)
+class GridworldConfig:
+    """The gridworld experiment: 121 settings of precision and accuracy, IRLEED beside maximum-entropy IRL."""
+
+    out: Path
+    """Folder for results.json and the figures."""
+    estimator: Literal["map", "published", "both"] = "both"
+    """The converged estimate, the paper's protocol step by step, or both on the same data."""
+    seeds: int = 100
+    """Data sets for each setting."""
+    settings: tuple[str, ...] = ()
+    """A few settings as precision:accuracy, such as 3:2.5 or 5:inf; all 121 if none is given."""
+    planner: Literal["averaged", "soft"] = "averaged"
+    """How demonstrators plan: as the released program has it, or by the paper's equations."""
+    size: int = 7
+    """Rows and columns of the grid."""
+    slip: float = 0.0
+    """Probability of moving at right angles to where one wanted to go."""
+    demonstrator: Literal["known", "episode"] = "known"
+    """Whether it is known who demonstrated, or every episode counts as a demonstrator of its own."""
+    seed: int = 0
+    """Where the random numbers start."""
+    lanes: int | None = None
+    """Lanes computed at a time; by default what suits the platform."""
+    quick: bool = False
+    """Six settings and ten seeds of the converged estimate, for a first look."""
+
+    def cells(self) -> list[tuple[float, float]]:
+        """The settings to run."""
+        if self.settings:
+            return [_cell(text) for text in self.settings]
+        return list(QUICK) if self.quick else [(p, a) for p in MAX_PRECISION for a in ACCURACY]
+
+
+class Learnt(eqx.Module):
+    """What one method got out of one data set."""
+
+    greedy: Float[Array, ""]  # return of the greedy policy of its reward: the paper's evaluation
+    policy: Float[Array, ""]  # return of the policy that users get
+    weights: Float[Array, " F"]
+
+
+class Lane(eqx.Module):
+    """One data set and what was learnt from it."""
+
+    demonstrators: Float[Array, ""]  # their mean return
+    visits: Float[Array, " S"]
+    learnt: dict[str, Learnt]  # by method and estimator
+    true_log_precision: Float[Array, " D"]  # in the gauge
+    log_precision: Float[Array, "Q D"] | None  # estimated, with the ends of its interval
+    perceived: Float[Array, "D F"] | None  # what each demonstrator seems to pursue: only where identities are unknown
+    steps: Int[Array, ""]
+    converged: Bool[Array, ""]
+
+
+def lane(key: Key, max_precision: Array, accuracy: Array, world: Gridworld, config: GridworldConfig) -> Lane:
+    """Simulate one data set and learn from it by every method."""
+    skill_key, play_key, published_key, draw_key = jax.random.split(key, 4)
+    mdp, planner = world.mdp, _planner(config)
+    # The released program plans as if the corners did not end the episode; the paper's equations need no such thing.
+    plan = mdp.without_terminals() if config.planner == "averaged" else mdp
+    skill = sample_demonstrators(
+        skill_key, DEMONSTRATORS, mdp.feature_count, max_precision=max_precision, accuracy=accuracy
+    )
+    played = simulate_rollouts(play_key, mdp, planner, *skill, EPISODES, HORIZON, plan)
+    statistics = tabulate_rollouts(mdp, played)
+    learnt, judged = {}, (None, None, jnp.asarray(0), jnp.asarray(True))
+    if config.estimator != "published":
+        pooled = eqx.tree_at(lambda s: s.action_counts, statistics, jnp.sum(statistics.action_counts, 0, keepdims=True))
+        plain = run_to_end(Irleed.maxent(planner=planner), key, plan, pooled)
+        learnt["maxent_map"] = _evaluate(world, plan, plain.weights)
+        own = statistics if config.demonstrator == "known" else _by_episode(mdp, played)
+        irleed = Irleed(planner=planner)
+        state = run_to_end(irleed, key, plan, own)
+        learnt["irleed_map"] = _evaluate(world, plan, state.weights)
+        if config.demonstrator == "known":
+            draws = irleed.judge(draw_key, state, plan, own).log_precision_draws
+            tail = (1 - INTERVAL) / 2
+            judged = jnp.quantile(draws, jnp.asarray([tail, 0.5, 1 - tail]), axis=0), None
+        else:
+            judged = None, state.demonstrators.perceived(state.weights)
+        judged = *judged, state.step, state.to_gain <= irleed.tolerance
+    if config.estimator != "map":
+        protocol = Published(inference=Planned(planner, endless=config.planner == "averaged"))
+        state = run_to_end(protocol, published_key, mdp, statistics)
+        learnt["maxent_published"] = _evaluate(world, plan, state.irl_weights)
+        learnt["irleed_published"] = _evaluate(world, plan, state.weights)
+    return Lane(
+        jnp.mean(statistics.features @ mdp.reward),
+        jnp.mean(statistics.features, 0),
+        learnt,
+        gauge(jnp.log(skill.precision)),
+        *judged,
+    )
+
+
+def _evaluate(world: Gridworld, plan, weights: Float[Array, " F"]) -> Learnt:
+    """Exact returns in the true world: the chance of ending in a rewarded corner within the horizon."""
+    q = optimal_q_values(plan, plan.rewards(weights))
+    greedy = jax.nn.one_hot(jnp.argmax(q, -1), world.mdp.actions)
+    policy = boltzmann_probabilities(q, SHARPNESS)
+    returns = (expected_return(world.mdp, each, HORIZON) for each in (greedy, policy))
+    return Learnt(*returns, weights)
+
+
+def _by_episode(mdp, played: Rollout) -> Statistics:
+    """The same episodes, each as a demonstrator of its own."""
+    return tabulate_rollouts(mdp, jax.tree.map(lambda x: x.reshape(-1, 1, x.shape[-1]), played))
+
+
+def _planner(config: GridworldConfig) -> AbstractPlanner:
+    return Averaged() if config.planner == "averaged" else Soft()
+
+
+@in_double_precision
+def sweep(config: GridworldConfig, progress: Callable[[int, int], None]) -> tuple[Lane, float]:
+    """Run every lane, so many at a time; arrays have leading axes settings, seeds. Returns the seconds it took, too."""
+    cells, seeds = config.cells(), 10 if config.quick else config.seeds
+    _check(config, seeds)
+    world = paper_gridworld(config.size, config.slip)
+    jobs = [(cell, seed) for cell in cells for seed in range(seeds)]
+    width = min(len(jobs), config.lanes or LANES[jax.default_backend(), config.demonstrator])
+    batch = jax.jit(lambda keys, p, a, world: jax.vmap(lane, (0, 0, 0, None, None))(keys, p, a, world, config))
+    done, began = [], time.perf_counter()
+    for start in range(0, len(jobs), width):
+        part = jobs[start : start + width]
+        padded = part + part[-1:] * (width - len(part))  # one shape, one compilation
+        keys = jnp.stack([_key(config.seed, cell, seed) for cell, seed in padded])
+        precision, accuracy = (jnp.asarray(column) for column in zip(*(cell for cell, _ in padded), strict=True))
+        out = jax.tree.map(lambda x, n=len(part): np.asarray(x)[:n], batch(keys, precision, accuracy, world))
+        done.append(out)
+        progress(start + len(part), len(jobs))
+    lanes = jax.tree.map(lambda *parts: np.concatenate(parts).reshape(len(cells), seeds, *parts[0].shape[1:]), *done)
+    return lanes, time.perf_counter() - began
+
+
+def _key(seed: int, cell: tuple[float, float], run: int) -> Key:
+    """Depends on the setting itself, so that a few settings give the same data as all of them."""
+    tag = int.from_bytes(np.float32(cell[0]).tobytes()) ^ int.from_bytes(np.float32(cell[1]).tobytes()[::-1])
+    return jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), tag), run)
+
+
+def _cell(text: str) -> tuple[float, float]:
+    try:
+        precision, accuracy = (float(part) for part in text.split(":"))
+        if precision > 0 and accuracy > 0 and np.isfinite(precision):
+            return precision, accuracy
+    except ValueError:
+        pass
+    raise ConfigError(
+        problem("--settings", got=repr(text), expected="precision:accuracy", remedy="write, say, 3:2.5 or 5:inf")
+    )
+
+
+def _check(config: GridworldConfig, seeds: int) -> None:
+    for name, value, least in (("--seeds", seeds, 1), ("--size", config.size, 2), ("--lanes", config.lanes or 1, 1)):
+        if value < least:
+            raise ConfigError(problem(name, got=value, expected=f"{least} or more", remedy="choose a larger number"))

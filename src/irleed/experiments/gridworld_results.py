@@ -1,0 +1,240 @@
+"""What a gridworld sweep amounts to: rows, a summary beside the paper's figures, tables and pictures."""
+
+import dataclasses
+from pathlib import Path
+
+import jax
+import numpy as np
+from rich.console import Group
+from rich.table import Table
+from scipy.cluster.vq import kmeans2
+from scipy.stats import rankdata
+
+from irleed._typing import Array, Float, Int
+from irleed.envs.gridworld import paper_gridworld
+from irleed.experiments import paper
+from irleed.experiments.gridworld import ACCURACY, DEMONSTRATORS, EPISODES, MAX_PRECISION, GridworldConfig, Lane
+from irleed.report import figures
+from irleed.store import write_json
+
+NAMES = {"maxent": "IRL", "irleed": "IRLEED"}
+# The level of precision whose curves are drawn, as in the paper, and the setting whose rewards are.
+CURVE_LEVEL, MAP_SETTING = 3.0, (3.0, 3.0)
+
+
+def write(config: GridworldConfig, lanes: Lane, seconds: float) -> dict[str, object]:
+    """Write results.json and the figures; returns the results."""
+    cells = config.cells()
+    rows = _rows(cells, lanes)
+    results = {
+        "experiment": "gridworld",
+        "config": {key: str(v) if isinstance(v, Path) else v for key, v in dataclasses.asdict(config).items()},
+        "rows": rows,
+        "summary": summarise(config, lanes),
+        "paper": _paper_summary(),
+        "seconds": round(seconds, 1),
+        "device": jax.devices()[0].device_kind,
+    }
+    write_json(config.out / "results.json", results)
+    _draw_maps(config, lanes)
+    for estimator in _estimators(lanes):
+        _draw_improvement(config, lanes, estimator)
+    return results
+
+
+def summarise(config: GridworldConfig, lanes: Lane) -> dict[str, object]:
+    """Means over settings, how they compare with the paper's, and how well the demonstrators were judged."""
+    demonstrators = lanes.demonstrators.mean(1)
+    summary: dict[str, object] = {"demonstrators": float(demonstrators.mean())}
+    for name, learnt in lanes.learnt.items():
+        for kind in ("greedy", "policy"):
+            mean = getattr(learnt, kind).mean(1)
+            summary[f"{name}_{kind}"] = float(mean.mean())
+            summary[f"{name}_{kind}_cells_below_demonstrators"] = int(np.sum(mean < demonstrators - 1e-9))
+    for estimator in _estimators(lanes):
+        plain, ours = (lanes.learnt[f"{m}_{estimator}"].greedy.mean(1) for m in NAMES)
+        summary[f"relative_improvement_{estimator}"] = float(np.mean((ours - plain) / np.maximum(plain, 1e-9)))
+        if _whole_sweep(config):
+            known = paper.gridworld()
+            summary[f"correlation_with_paper_maxent_{estimator}"] = _correlation(plain, known.irl.ravel())
+            summary[f"correlation_with_paper_irleed_{estimator}"] = _correlation(ours, known.irleed.ravel())
+    if "irleed_map" in lanes.learnt:
+        summary["converged"] = float(lanes.converged.mean())
+        summary["newton_steps"] = float(lanes.steps.mean())
+    if lanes.log_precision is not None:
+        low, middle, high = np.moveaxis(lanes.log_precision, 2, 0)
+        ranks = rank_correlation(lanes.true_log_precision, middle)
+        inside = (lanes.true_log_precision >= low) & (lanes.true_log_precision <= high)
+        summary["precision_rank_correlation"] = float(ranks.mean())
+        summary["precision_interval_coverage"] = float(inside.mean())
+        summary["precision_interval_median_ratio"] = float(np.exp(np.median(high - low)))
+    if lanes.perceived is not None:
+        truth = np.repeat(np.arange(DEMONSTRATORS), EPISODES)
+        found = [adjusted_rand_index(truth, _clusters(p)) for p in lanes.perceived.reshape(-1, *lanes.perceived.shape[2:])]
+        summary["adjusted_rand_index"] = float(np.mean(found))
+        summary["adjusted_rand_index_standard_error"] = float(np.std(found) / np.sqrt(len(found)))
+    return summary
+
+
+def tables(results: dict) -> Group:
+    """The summary for the terminal, beside the paper's figures, and one row for each level of precision."""
+    overview = Table(title="Gridworld: mean return over settings")
+    for heading in ("estimator", "IRL", "IRLEED", "improvement", "IRL policy", "IRLEED policy", "demonstrators"):
+        overview.add_column(heading, justify="left" if heading == "estimator" else "right")
+    summary, known = results["summary"], results["paper"]
+    overview.add_row(
+        "the paper", f"{known['irl']:.3f}", f"{known['irleed']:.3f}", f"{known['relative_improvement']:.1%}", "", "",
+        f"{known['demonstrators']:.3f}",
+    )  # fmt: skip
+    for estimator in ("published", "map"):
+        if f"irleed_{estimator}_greedy" in summary:
+            overview.add_row(
+                estimator,
+                *(f"{summary[f'{m}_{estimator}_greedy']:.3f}" for m in NAMES),
+                f"{summary[f'relative_improvement_{estimator}']:.1%}",
+                *(f"{summary[f'{m}_{estimator}_policy']:.3f}" for m in NAMES),
+                f"{summary['demonstrators']:.3f}",
+            )
+    return Group(overview, _by_level(results), _judgement(summary))
+
+
+def _by_level(results: dict) -> Table:
+    methods = sorted({(row["method"], row["estimator"]) for row in results["rows"] if row["method"] in NAMES})
+    table = Table(title="Mean return by largest precision (greedy, as the paper evaluates)")
+    for heading in ("largest precision", *(f"{NAMES[m]} {e}" for m, e in methods), "paper IRL", "paper IRLEED"):
+        table.add_column(heading, justify="right")
+    known = paper.gridworld()
+    for level in sorted({row["setting"]["max_precision"] for row in results["rows"]}):
+        values = [
+            np.mean([r["mean"] for r in results["rows"] if r["setting"]["max_precision"] == level and _is(r, m, e)])
+            for m, e in methods
+        ]
+        at = np.flatnonzero(np.isclose(known.max_precision, level))
+        beside = [f"{known.irl[at[0]].mean():.3f}", f"{known.irleed[at[0]].mean():.3f}"] if len(at) else ["", ""]
+        table.add_row(f"{level:g}", *(f"{value:.3f}" for value in values), *beside)
+    return table
+
+
+def _judgement(summary: dict) -> Table:
+    table = Table(title="How well the demonstrators were judged")
+    table.add_column("what")
+    table.add_column("value", justify="right")
+    for key in (
+        "precision_rank_correlation", "precision_interval_coverage", "adjusted_rand_index", "converged", "newton_steps",
+    ):  # fmt: skip
+        if key in summary:
+            table.add_row(key.replace("_", " "), f"{summary[key]:.3f}")
+    return table
+
+
+def _is(row: dict, method: str, estimator: str) -> bool:
+    return row["method"] == method and row["estimator"] == estimator and row["evaluation"] == "greedy"
+
+
+def _rows(cells: list[tuple[float, float]], lanes: Lane) -> list[dict[str, object]]:
+    rows = []
+    for i, (precision, accuracy) in enumerate(cells):
+        setting = {"max_precision": precision, "accuracy": accuracy if np.isfinite(accuracy) else "inf"}
+        rows.append({"setting": setting, "method": "demonstrators", **_spread(lanes.demonstrators[i])})
+        for name, learnt in lanes.learnt.items():
+            method, estimator = name.split("_")
+            for evaluation in ("greedy", "policy"):
+                head = {"setting": setting, "method": method, "estimator": estimator, "evaluation": evaluation}
+                rows.append({**head, **_spread(getattr(learnt, evaluation)[i])})
+    return rows
+
+
+def _spread(values: Float[Array, " N"]) -> dict[str, float | int]:
+    """Mean, standard deviation and a 95 % interval of the mean over seeds."""
+    mean, deviation = float(values.mean()), float(values.std(ddof=1)) if len(values) > 1 else 0.0
+    margin = 1.96 * deviation / np.sqrt(len(values))
+    return {"mean": mean, "std": deviation, "ci_low": mean - margin, "ci_high": mean + margin, "seeds": len(values)}
+
+
+def _paper_summary() -> dict[str, float]:
+    known = paper.gridworld()
+    return {
+        "demonstrators": float(known.demonstrators.mean()),
+        "irl": float(known.irl.mean()),
+        "irleed": float(known.irleed.mean()),
+        "relative_improvement": float(known.improvement.mean()),
+    }
+
+
+def _estimators(lanes: Lane) -> list[str]:
+    return sorted({name.split("_")[1] for name in lanes.learnt})
+
+
+def _whole_sweep(config: GridworldConfig) -> bool:
+    return config.cells() == [(p, a) for p in MAX_PRECISION for a in ACCURACY]
+
+
+def _correlation(a: Float[Array, " N"], b: Float[Array, " N"]) -> float:
+    return float(np.corrcoef(a, b)[0, 1])
+
+
+def rank_correlation(a: Float[Array, "*N D"], b: Float[Array, "*N D"]) -> Float[Array, "*N"]:
+    """Spearman's correlation along the last axis."""
+    a, b = (rankdata(x, axis=-1) for x in (a, b))
+    a, b = (x - x.mean(-1, keepdims=True) for x in (a, b))
+    return (a * b).sum(-1) / np.sqrt((a**2).sum(-1) * (b**2).sum(-1))
+
+
+def _clusters(perceived: Float[Array, "D F"]) -> Int[Array, " D"]:
+    """Group episodes by what they seem to pursue, into as many groups as there were demonstrators."""
+    return kmeans2(perceived, DEMONSTRATORS, iter=50, minit="++", seed=0)[1]
+
+
+def adjusted_rand_index(truth: Int[Array, " D"], found: Int[Array, " D"]) -> float:
+    """Agreement of two groupings: 1 if equal, 0 on average if found at random."""
+    table = np.zeros((truth.max() + 1, found.max() + 1))
+    np.add.at(table, (truth, found), 1)
+    pairs = [float((x * (x - 1) / 2).sum()) for x in (table, table.sum(1), table.sum(0))]
+    together, by_truth, by_found = pairs
+    chance = by_truth * by_found / (len(truth) * (len(truth) - 1) / 2)
+    most = (by_truth + by_found) / 2
+    return (together - chance) / (most - chance) if most > chance else 1.0
+
+
+def _draw_maps(config: GridworldConfig, lanes: Lane) -> None:
+    """Figure 2, for the first seed of one setting."""
+    cells = config.cells()
+    cell = cells.index(MAP_SETTING) if MAP_SETTING in cells else 0
+    estimator = _estimators(lanes)[0]  # the converged estimate where there is one
+    maps = {
+        "true reward": np.asarray(paper_gridworld(config.size, config.slip).mdp.reward),
+        "demonstrations": lanes.visits[cell, 0],
+        **{NAMES[m]: lanes.learnt[f"{m}_{estimator}"].weights[cell, 0] for m in ("irleed", "maxent")},
+    }
+    figures.save(figures.gridworld_maps(config.size, config.size, maps), config.out / "figure2")
+
+
+def _draw_improvement(config: GridworldConfig, lanes: Lane, estimator: str) -> None:
+    """Figure 3: the settings that were run, the others left blank."""
+    cells = config.cells()
+    precisions, accuracies = (np.array(sorted(set(column))) for column in zip(*cells, strict=True))
+    place = {(p, a): (i, j) for i, p in enumerate(precisions) for j, a in enumerate(accuracies)}
+
+    def spread_out(values):
+        grid = np.full((len(precisions), len(accuracies)), np.nan)
+        for cell, value in zip(cells, values, strict=True):
+            grid[place[cell]] = value
+        return grid
+
+    level = CURVE_LEVEL if CURVE_LEVEL in precisions else float(precisions[-1])
+    row = int(np.flatnonzero(precisions == level)[0])
+    curves = {}
+    for kind, label in (("greedy", ""), ("policy", ", policy for users")):
+        for method in ("irleed", "maxent") if kind == "greedy" else ("irleed",):
+            spreads = [_spread(x) for x in getattr(lanes.learnt[f"{method}_{estimator}"], kind)]
+            low, mean, high = (spread_out([s[k] for s in spreads])[row] for k in ("ci_low", "mean", "ci_high"))
+            curves[NAMES[method] + label] = figures.Curve(mean, low, high)
+    figure = figures.improvement(
+        precisions,
+        accuracies,
+        *(spread_out(lanes.learnt[f"{m}_{estimator}"].greedy.mean(1)) for m in NAMES),
+        level=level,
+        curves=curves,
+        demonstrators=spread_out(lanes.demonstrators.mean(1))[row],
+    )
+    figures.save(figure, config.out / f"figure3_{estimator}")

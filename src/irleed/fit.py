@@ -1,0 +1,128 @@
+"""The front door: demonstrations in; policy, expertise and reward out."""
+
+import time
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from irleed._precision import in_double_precision
+from irleed._typing import Array, Float
+from irleed.data.demonstrations import Demonstrations
+from irleed.envs.mdp import FiniteMDP
+from irleed.expertise import INTERVAL, Expertise
+from irleed.policy import TabularPolicy, boltzmann_probabilities
+from irleed.run import Progress, run
+from irleed.tabular.intervals import Judgement
+from irleed.tabular.irleed import Irleed
+from irleed.tabular.large import LargeIrleed
+from irleed.tabular.planning import AbstractPlanner, Soft, optimal_q_values
+from irleed.tabular.statistics import Statistics, tabulate
+
+# Up to this many features Hessians are written out; beyond, only their diagonals are estimated.
+DENSE_FEATURES = 512
+# How sharp the policy is that users get, in standard deviations of the advantages.
+SHARPNESS = 2.0
+
+
+class Fit(eqx.Module):
+    """What was learnt: a policy, who is how good, and the shared reward."""
+
+    policy: TabularPolicy
+    expertise: Expertise
+    weights: Float[Array, " F"]
+    bias: Float[Array, "D F"]
+    history: tuple[dict[str, float], ...] = eqx.field(static=True)
+    converged: bool = eqx.field(static=True)
+    seconds: float = eqx.field(static=True)
+
+    def summary(self) -> dict[str, object]:
+        """The whole answer as plain values, for JSON."""
+        return {
+            "expertise": self.expertise.to_dict(),
+            "ranking": list(self.expertise.ranking),
+            "weights": np.asarray(self.weights).tolist(),
+            "converged": self.converged,
+            "steps": int(self.history[-1]["step"]) if self.history else 0,
+            "seconds": round(self.seconds, 3),
+        }
+
+
+def suitable(mdp: FiniteMDP, planner: AbstractPlanner, *, maxent: bool = False) -> Irleed | LargeIrleed:
+    """IRLEED, or maximum-entropy IRL, by the means that suit the number of features."""
+    if mdp.feature_count <= DENSE_FEATURES:
+        return Irleed.maxent(planner=planner) if maxent else Irleed(planner=planner)
+    return LargeIrleed(planner=planner, learn_precision=not maxent, learn_bias=not maxent)
+
+
+@in_double_precision
+def fit(
+    demonstrations: Demonstrations,
+    mdp: FiniteMDP,
+    *,
+    algorithm: Irleed | LargeIrleed | None = None,
+    endless: bool = False,
+    sharpness: float = SHARPNESS,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Fit:
+    """Learn from demonstrations in a finite MDP.
+
+    **Arguments:**
+
+    - `algorithm`: IRLEED with the planner `Soft` by default; `Irleed.maxent()` is plain maximum-entropy IRL.
+    - `endless`: plan as if terminal states did not end the episode, as the released gridworld program does.
+    - `sharpness`: of the policy returned, see `irleed.policy.boltzmann_policy`.
+    - `progress`: called as the fit proceeds.
+    """
+    began = time.perf_counter()
+    algorithm = suitable(mdp, Soft()) if algorithm is None else algorithm
+    statistics = tabulate(demonstrations, mdp)
+    plan = mdp.without_terminals() if endless else mdp
+    key = jax.random.key(seed)
+    state, history = run(algorithm, key, plan, statistics, progress=progress)
+    judgement = _judge(algorithm, key, state, plan, statistics)
+    return Fit(
+        policy=TabularPolicy(probabilities=np.asarray(_policy(plan, state.weights, sharpness))),
+        expertise=_expertise(demonstrations.names, statistics, state.weights, judgement),
+        weights=np.asarray(state.weights),
+        bias=np.asarray(state.demonstrators.bias),
+        history=tuple(history),
+        converged=bool(state.to_gain <= algorithm.tolerance),
+        seconds=time.perf_counter() - began,
+    )
+
+
+@jax.jit
+def _judge(algorithm, key, state, mdp, statistics):
+    return algorithm.judge(key, state, mdp, statistics)
+
+
+@jax.jit
+def _policy(mdp, weights, sharpness):
+    return boltzmann_probabilities(optimal_q_values(mdp, mdp.rewards(weights)), sharpness)
+
+
+def _expertise(names: tuple[str, ...], statistics: Statistics, weights: Array, judgement: Judgement) -> Expertise:
+    tail = (1 - INTERVAL) / 2
+    draws = np.asarray(judgement.log_precision_draws)
+    low, middle, high = np.exp(np.quantile(draws, [tail, 0.5, 1 - tail], axis=0))
+    if len(draws) == 1:  # an estimate without intervals
+        low, high = np.full_like(low, np.nan), np.full_like(high, np.nan)
+    transitions = np.asarray(statistics.action_counts).sum((1, 2))
+    scale = float(jnp.linalg.norm(weights)) or 1.0
+    bias = np.asarray(judgement.bias_norm) / scale
+    margin = 1.645 * np.asarray(judgement.bias_norm_deviation) / scale
+    return Expertise(
+        names=names,
+        transitions=transitions,
+        precision=middle,
+        precision_low=low,
+        precision_high=high,
+        bias=bias,
+        bias_low=np.maximum(bias - margin, 0.0),
+        bias_high=bias + margin,
+        log_likelihood=np.asarray(judgement.log_likelihood) / transitions,
+        weight=np.asarray(judgement.information),
+    )

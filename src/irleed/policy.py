@@ -1,0 +1,70 @@
+"""Policies as values: what a fit hands out, and what is saved."""
+
+import json
+from pathlib import Path
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file
+
+from irleed._typing import Array, Float, Shaped
+from irleed.errors import DataError, SpaceError, problem
+
+FORMAT = "irleed-tabular-policy"
+
+
+class TabularPolicy(eqx.Module):
+    """Action probabilities in every state of a finite MDP."""
+
+    probabilities: Float[Array, "S A"]
+
+    def predict(
+        self, observation: Shaped[Array, "..."] | int, deterministic: bool = False, seed: int | None = None
+    ) -> tuple[Array, None]:
+        """Actions for one state or an array of states; the second value is there for callers of Stable-Baselines3."""
+        state = np.asarray(observation)
+        table = np.asarray(self.probabilities)
+        if not np.issubdtype(state.dtype, np.integer) or state.min(initial=0) < 0 or state.max(initial=0) >= len(table):
+            raise SpaceError(
+                problem("observation", got=observation, expected=f"states 0 to {len(table) - 1}", remedy="index states")
+            )
+        if deterministic:
+            return table.argmax(-1)[state], None
+        draw = np.random.default_rng(seed).random((*state.shape, 1))
+        action = (np.cumsum(table, -1)[state] < draw).sum(-1)
+        return np.minimum(action, table.shape[1] - 1), None
+
+    def save(self, path: str | Path) -> None:
+        """Write a safetensors file: arrays and a line of JSON, no code."""
+        header = {"format": FORMAT, "version": "1"}
+        save_file({"probabilities": np.asarray(self.probabilities)}, str(path), metadata={"irleed": json.dumps(header)})
+
+    @classmethod
+    def load(cls, path: str | Path) -> "TabularPolicy":
+        """Read what `save` wrote."""
+        try:
+            with safe_open(str(path), framework="numpy") as file:
+                header = json.loads((file.metadata() or {}).get("irleed", "{}"))
+                if header.get("format") != FORMAT:
+                    raise DataError(
+                        problem(str(path), got=header.get("format"), expected=FORMAT, remedy="name a saved policy")
+                    )
+                return cls(probabilities=file.get_tensor("probabilities"))
+        except (OSError, SafetensorError, json.JSONDecodeError) as error:
+            raise DataError(
+                problem(str(path), got=str(error), expected="a saved policy", remedy="name another file")
+            ) from error
+
+
+def boltzmann_probabilities(q: Float[Array, "S A"], sharpness: float) -> Float[Array, "S A"]:
+    r"""$\pi \propto \exp(\kappa A / \mathrm{sd}(A))$ with the advantages $A = Q - \mathrm{mean}_a Q$: sharp, but never stuck.
+
+    The greedy policy of a noisy reward can walk in circles for ever; this one leaves them. Its sharpness is relative to
+    the spread of the advantages, so that one number serves every reward scale.
+    """
+    advantage = q - jnp.mean(q, -1, keepdims=True)
+    spread = jnp.std(advantage)
+    return jax.nn.softmax(sharpness * advantage / jnp.where(spread > 0, spread, 1.0))

@@ -1,0 +1,267 @@
+"""The figures, as pure functions of arrays: no global plotting state, no window, nothing written but by `save`."""
+
+import dataclasses
+import functools
+import io
+import math
+import os
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ParamSpec
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import Normalize
+from matplotlib.figure import Figure
+from matplotlib.image import AxesImage
+from matplotlib.patches import Rectangle
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+from irleed._typing import Array, Float
+from irleed.errors import ConfigError, problem
+
+P = ParamSpec("P")
+
+COLUMN, PAGE = 3.4, 7.0  # widths in inches: of a column, of both
+TALLEST = 24.0
+# Okabe and Ito's colours, told apart by every kind of colour vision; markers tell the same in grey.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+MARKERS = ("o", "s", "^", "D", "v", "P")
+MISSING = "0.88"
+STYLE: dict[Any, Any] = {
+    "font.size": 8,
+    "axes.titlesize": 8,
+    "axes.labelsize": 8,
+    "xtick.labelsize": 7,
+    "ytick.labelsize": 7,
+    "legend.fontsize": 7,
+    "axes.linewidth": 0.6,
+    "lines.linewidth": 1.3,
+    "lines.markersize": 3.5,
+    "pdf.fonttype": 42,  # text stays text
+}
+LONGEST_NAME = 28
+# An interval is drawn at most this many times beyond the smallest and largest estimate.
+WIDEST_INTERVAL = 30.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Curve:
+    """A method's mean return at each accuracy, with its 95 % interval; NaN where there is none."""
+
+    mean: Float[Array, " L"]
+    low: Float[Array, " L"]
+    high: Float[Array, " L"]
+
+
+def _styled(draw: Callable[P, Figure]) -> Callable[P, Figure]:
+    """Draw in this module's style, and leave matplotlib's settings as they were."""
+
+    @functools.wraps(draw)
+    def wrapped(*args: P.args, **kwargs: P.kwargs) -> Figure:
+        with matplotlib.rc_context(STYLE):
+            return draw(*args, **kwargs)
+
+    return wrapped
+
+
+@_styled
+def gridworld_maps(rows: int, columns: int, maps: Mapping[str, Float[Array, " S"]]) -> Figure:
+    """The paper's Figure 2: a value of each cell as small heat maps, each scaled to [0, 1], titled by their keys."""
+    across = 2 if len(maps) == 4 else min(len(maps), 4)
+    down = math.ceil(len(maps) / across)
+    side = (COLUMN - 0.6) / 2
+    height = side * min(max(rows / columns, 0.4), 3.0)  # cells stay square: a long, thin grid leaves room around it
+    figure = Figure(figsize=(across * side + 0.6, down * (height + 0.22)), layout="constrained")
+    grid = figure.subplots(down, across, squeeze=False)
+    scale = ScalarMappable(Normalize(0, 1), _colour_map())
+    for axes, (title, values) in zip(grid.flat, maps.items(), strict=False):
+        axes.imshow(_unit(np.asarray(values, float)).reshape(rows, columns), cmap=scale.cmap, norm=scale.norm)
+        axes.set_title(title, pad=3, parse_math=False)
+        axes.set(xticks=[], yticks=[])
+    for axes in grid.flat[len(maps) :]:
+        axes.set_axis_off()
+    bar = figure.colorbar(scale, ax=grid, ticks=[0, 1], aspect=15 * down, pad=0.02)
+    bar.ax.set_yticklabels(["least", "most"])
+    return figure
+
+
+@_styled
+def improvement(
+    max_precision: Float[Array, " P"],
+    accuracy: Float[Array, " L"],
+    baseline: Float[Array, "P L"],
+    ours: Float[Array, "P L"],
+    *,
+    level: float,
+    curves: Mapping[str, Curve],
+    demonstrators: Float[Array, " L"] | None = None,
+    against: str = "IRL",
+) -> Figure:
+    """The paper's Figure 3: relative improvement in each data set setting, and returns at one level of precision.
+
+    **Arguments:**
+
+    - `baseline`, `ours`: mean returns of the two methods compared; NaN where a setting was not run.
+    - `level`: the entry of `max_precision`, outlined in the heat map, that the curves belong to.
+    - `curves`: methods by name, in the order of their colours.
+    - `demonstrators`: the demonstrators' mean return, drawn as a dashed line.
+    - `against`: what the baseline is called.
+    """
+    figure = Figure(figsize=(PAGE, 3.1), layout="constrained")
+    left, right = figure.subplots(1, 2, width_ratios=(1.35, 1))
+    row = _row_of(level, np.asarray(max_precision))
+    image = _improvement_map(left, np.asarray(max_precision), np.asarray(accuracy), _relative(baseline, ours))
+    left.set_title(f"relative improvement over {against} (%)", pad=4)
+    figure.colorbar(image, ax=left, pad=0.02, aspect=30).outline.set_visible(False)
+    left.add_patch(_outline(row, len(accuracy)))
+    _return_curves(right, np.asarray(accuracy), curves, demonstrators)
+    right.set_title(f"largest $\\beta$ = {_number(level)}", pad=4)
+    return figure
+
+
+@_styled
+def expertise_bars(
+    names: Sequence[str], precision: Float[Array, " D"], low: Float[Array, " D"], high: Float[Array, " D"]
+) -> Figure:
+    """Each demonstrator's precision and its interval, the most precise on top, on a logarithmic axis."""
+    order = np.argsort(np.asarray(precision), kind="stable")
+    centre, low, high = (np.asarray(x, float)[order] for x in (precision, low, high))
+    limits = _limits(centre, low, high)
+    centre = np.maximum(centre, limits[0])  # zero has no place on this axis but its edge
+    pitch = min(max(8.0 / len(names), 0.08), 0.22, TALLEST / len(names))  # inches a row
+    figure = Figure(figsize=(COLUMN, 0.7 + pitch * (len(names) + 1)), layout="constrained")
+    axes = figure.subplots()
+    place = np.arange(len(names))
+    axes.axvline(1.0, color="0.75", linewidth=0.8, zorder=0)
+    axes.hlines(place, np.maximum(low, limits[0]), np.minimum(high, limits[1]), color=COLOURS[0], linewidth=1.2)
+    axes.plot(centre, place, "o", color=COLOURS[0], clip_on=False)
+    for cut, edge, marker in ((low < limits[0], limits[0], "<"), (high > limits[1], limits[1], ">")):
+        axes.plot(np.full(cut.sum(), edge), place[cut], marker, color=COLOURS[0], clip_on=False)
+    labels = [_shortened(names[int(i)]) for i in order] if pitch >= 0.08 else []  # too dense to be read
+    axes.set_yticks(place[: len(labels)], labels, parse_math=False, fontsize=min(7.0, 60 * pitch))
+    axes.set(xscale="log", xlim=limits, ylim=(-0.7, len(names) - 0.3), xlabel="precision (1 = geometric mean)")
+    _decimal_ticks(axes, limits)
+    axes.spines[["left", "top", "right"]].set_visible(False)
+    axes.tick_params(axis="y", length=0)
+    return figure
+
+
+def save(figure: Figure, path: str | os.PathLike[str]) -> tuple[Path, Path]:
+    """Write ``path.png`` and ``path.pdf``, each whole or not at all; `path` has no suffix. Returns both paths."""
+    png, pdf = Path(f"{os.fspath(path)}.png"), Path(f"{os.fspath(path)}.pdf")
+    with matplotlib.rc_context(STYLE):
+        _write(figure, png, dpi=200, metadata={"Software": None})
+        _write(figure, pdf, metadata={"CreationDate": None, "Creator": None, "Producer": None})  # the same bytes again
+    return png, pdf
+
+
+def _write(figure: Figure, path: Path, **settings) -> None:
+    drawn = io.BytesIO()
+    figure.savefig(drawn, format=path.suffix[1:], **settings)
+    beside = path.parent / f".{secrets.token_hex(8)}.part"
+    try:
+        beside.write_bytes(drawn.getvalue())
+        os.replace(beside, path)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def _improvement_map(axes: Axes, max_precision, accuracy, percent: Float[np.ndarray, "P L"]) -> AxesImage:
+    known = percent[np.isfinite(percent)]
+    lowest, highest = (min(0.0, known.min()), max(1.0, known.max())) if known.size else (0.0, 1.0)
+    image = axes.imshow(percent, cmap=_colour_map(), vmin=lowest, vmax=highest, origin="lower", aspect="auto")
+    for (row, column), value in np.ndenumerate(percent):
+        text = f"{value:.0f}".replace("-0", "0").replace("-", "−") if np.isfinite(value) else "·"
+        colour = _ink(image.cmap(image.norm(value)))
+        axes.text(column, row, text, ha="center", va="center", fontsize=6, color=colour)
+    axes.set_xticks(range(len(accuracy)), [_number(x) for x in accuracy])
+    axes.set_yticks(range(len(max_precision)), [_number(x) for x in max_precision])
+    axes.set(xlabel=r"accuracy ($\lambda$)", ylabel=r"precision (largest $\beta$)")
+    axes.tick_params(length=0)
+    return image
+
+
+def _return_curves(axes: Axes, accuracy, curves: Mapping[str, Curve], demonstrators) -> None:
+    place = np.arange(len(accuracy))
+    if demonstrators is not None:
+        axes.plot(place, demonstrators, "--", color="0.3", label="demonstrators", linewidth=1.0)
+    for k, (name, curve) in enumerate(curves.items()):
+        colour, marker = COLOURS[k % len(COLOURS)], MARKERS[k % len(MARKERS)]
+        axes.fill_between(place, curve.low, curve.high, color=colour, alpha=0.2, linewidth=0)
+        axes.plot(place, curve.mean, color=colour, marker=marker, label=name)
+    axes.set_xticks(place, [_number(x) for x in accuracy])
+    axes.set(xlabel=r"accuracy ($\lambda$)", ylabel="mean return, 95 % band", xlim=(-0.5, len(accuracy) - 0.5))
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(axis="y", color="0.9", linewidth=0.6)
+    axes.set_axisbelow(True)
+    if axes.lines:
+        axes.legend(frameon=False, loc="best")
+
+
+def _outline(row: int, columns: int) -> Rectangle:
+    return Rectangle((-0.5, row - 0.5), columns, 1, fill=False, ec=COLOURS[1], lw=1.5, clip_on=False, zorder=5)
+
+
+def _ink(background) -> str:
+    """Black or white, whichever is read more easily on this colour (WCAG's relative luminance)."""
+    linear = np.power(np.asarray(background[:3]), 2.2)
+    return "black" if linear @ (0.2126, 0.7152, 0.0722) > 0.18 else "white"
+
+
+def _row_of(level: float, max_precision: Float[np.ndarray, " P"]) -> int:
+    """Which row of the heat map the curves belong to."""
+    close = np.flatnonzero(np.isclose(max_precision, level))
+    if len(close) == 0:
+        expected = f"one of {', '.join(_number(x) for x in max_precision)}"
+        raise ConfigError(problem("figure, level", got=level, expected=expected, remedy="choose one of these"))
+    return int(close[0])
+
+
+def _relative(baseline, ours) -> Float[np.ndarray, "P L"]:
+    """Improvement in percent; NaN where either is missing or the baseline earns nothing."""
+    baseline, ours = np.asarray(baseline, float), np.asarray(ours, float)
+    known = np.isfinite(baseline) & np.isfinite(ours) & (baseline != 0)
+    percent = np.full(baseline.shape, np.nan)
+    percent[known] = 100 * (ours[known] - baseline[known]) / np.abs(baseline[known])
+    return percent
+
+
+def _unit(values: Float[np.ndarray, " S"]) -> Float[np.ndarray, " S"]:
+    """Scaled from smallest to largest; a constant map is all zeros."""
+    known = values[np.isfinite(values)]
+    if known.size == 0:
+        return np.full(values.shape, np.nan)
+    span = known.max() - known.min()
+    return (values - known.min()) / (span if span > 0 else 1.0)
+
+
+def _limits(centre, low, high) -> tuple[float, float]:
+    """An axis that shows every estimate, and intervals as far as they can be read."""
+    positive = centre[centre > 0] if np.any(centre > 0) else np.ones(1)
+    least = max(np.min(low), np.min(positive) / WIDEST_INTERVAL)
+    most = min(np.max(high), np.max(positive) * WIDEST_INTERVAL)
+    return float(min(least, 1.0)) / 1.15, float(max(most, 1.0)) * 1.15
+
+
+def _decimal_ticks(axes: Axes, limits: tuple[float, float]) -> None:
+    narrow = limits[1] / limits[0] < 300
+    axes.xaxis.set_major_locator(LogLocator(10, subs=(1.0, 2.0, 5.0) if narrow else (1.0,)))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
+    axes.xaxis.set_minor_formatter(NullFormatter())
+
+
+def _colour_map():
+    """Viridis: perceptually uniform, and read alike by every kind of colour vision."""
+    return matplotlib.colormaps["viridis"].with_extremes(bad=MISSING)
+
+
+def _number(value: float) -> str:
+    return "∞" if math.isinf(value) else f"{value:g}"
+
+
+def _shortened(name: str) -> str:
+    return name if len(name) <= LONGEST_NAME else name[: LONGEST_NAME - 1] + "…"

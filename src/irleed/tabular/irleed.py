@@ -1,0 +1,240 @@
+r"""IRLEED in a finite MDP, exactly: maximum a posteriori by Newton's method. Maximum-entropy IRL is its special case.
+
+The likelihood of the observed actions is Eq. (6) of the paper; precision, bias and the gauge are those of
+`irleed.demonstrator`. Weights and precisions maximise the posterior with the biases' volume accounted for: at fixed
+precisions, $\theta$ and $\epsilon$ are integrated out to second order (`irleed.tabular.laplace`). The plain joint maximum,
+`evidence=False`, favours whatever scale makes the biases cheap, and confuses large biases with high precision.
+"""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+from irleed._typing import Array, Bool, Float, Int, Key, Scalar
+from irleed.demonstrator import Demonstrators, Prior, boltzmann, gauge
+from irleed.envs.mdp import FiniteMDP
+from irleed.tabular import intervals, laplace
+from irleed.tabular.intervals import Judgement
+from irleed.tabular.planning import AbstractPlanner, Soft
+from irleed.tabular.statistics import Statistics
+from irleed.tabular.width import Width
+
+# The inverse variance of the weights is at most this many times that of the biases.
+SMALLEST_SHARE = 10.0
+# Steps before the evidence counts: weights and biases must first come near where they go.
+WARM_STEPS = 3
+# A step in log precision is cut to this size.
+LARGEST_TURN = 1.0
+
+
+class State(eqx.Module):
+    """The estimate after some Newton steps."""
+
+    weights: Float[Array, " F"]
+    demonstrators: Demonstrators
+    weight_prior: Width
+    bias_prior: Width
+    volume: Float[Array, " D"]  # parameters that each demonstrator's data determine
+    volume_slope: Float[Array, " D"]
+    to_gain: Float[Array, ""]  # log posterior still to be gained, to second order
+    step: Int[Array, ""]
+
+
+class Info(eqx.Module):
+    """What one Newton step looked like."""
+
+    loss: Float[Array, ""]
+    to_gain: Float[Array, ""]
+    step_size: Float[Array, ""]
+
+
+class Irleed(eqx.Module):
+    """Estimate shared weights and each demonstrator's precision and bias from action counts.
+
+    **Fields:**
+
+    - `planner`: how demonstrators plan.
+    - `prior`: inverse variances; with `evidence`, `prior.bias` is only where the search for the biases' width starts.
+    - `evidence`: integrate weights and biases out when judging precisions and the biases' width.
+    - `learn_precision`, `learn_bias`: what is estimated; neither is maximum-entropy IRL, see `maxent`.
+    - `tolerance`: stop when a further step would gain less than this in log posterior.
+    """
+
+    planner: AbstractPlanner = Soft()
+    prior: Prior = Prior()
+    evidence: bool = eqx.field(static=True, default=True)
+    learn_precision: bool = eqx.field(static=True, default=True)
+    learn_bias: bool = eqx.field(static=True, default=True)
+    tolerance: Scalar = 0.05
+    max_steps: int = eqx.field(static=True, default=50)
+
+    @classmethod
+    def maxent(cls, **settings) -> "Irleed":
+        """Maximum-entropy IRL: precision 1 and bias 0 held fixed, and next to no prior on the weights."""
+        settings = {"prior": Prior(weights=1e-3), **settings}
+        return cls(learn_precision=False, learn_bias=False, evidence=False, **settings)
+
+    def init(self, mdp: FiniteMDP, statistics: Statistics) -> State:
+        """Start from no reward and unbiased, equal demonstrators."""
+        demonstrators = statistics.action_counts.shape[0]
+        return State(
+            weights=jnp.zeros(mdp.feature_count),
+            demonstrators=Demonstrators.unbiased(demonstrators, mdp.feature_count),
+            weight_prior=Width.starting(self.prior.weights),
+            bias_prior=Width.starting(self.prior.bias),
+            volume=jnp.zeros(demonstrators),
+            volume_slope=jnp.zeros(demonstrators),
+            to_gain=jnp.asarray(jnp.inf),
+            step=jnp.asarray(0),
+        )
+
+    def finished(self, state: State) -> Bool[Array, ""]:
+        """Converged, or out of steps."""
+        return (state.to_gain <= self.tolerance) | (state.step >= self.max_steps)
+
+    def update(self, key: Key, state: State, mdp: FiniteMDP, statistics: Statistics) -> tuple[State, Info]:
+        """One damped Newton step on the objective; then the terms of the evidence, for the next step."""
+        del key  # nothing here is random
+        counts = statistics.action_counts
+        local = self._linearise(state, mdp, counts)
+        direction = local.curvature.gauged_solve(*(-g for g in local.gradient))
+        slope = sum(jnp.vdot(g, d) for g, d in zip(local.gradient, direction, strict=True))
+        prior = Prior(state.bias_prior.inverse, self.prior.log_precision, state.weight_prior.inverse)
+
+        def moved(size):
+            weights, bias, turn = (size * d for d in direction)
+            log_precision = state.demonstrators.log_precision + turn
+            return state.weights + weights, Demonstrators(log_precision, state.demonstrators.bias + bias)
+
+        def objective(size):
+            weights, demonstrators = moved(size)
+            loss = negative_log_likelihood(self.planner, mdp, counts, demonstrators.perceived(weights))
+            volume = jnp.vdot(state.volume, gauge(demonstrators.log_precision))
+            return loss + prior.penalty(weights, demonstrators) + volume
+
+        size = _backtrack(objective, slope, _cut(direction[2]))
+        weights, demonstrators = moved(size)
+        weight_prior, bias_prior, volume, volume_slope = self._evidence_terms(state, weights, demonstrators, local.evidence)
+        to_gain = -slope
+        if self.evidence:
+            determined = local.evidence
+            more = weight_prior.to_gain(determined.weights_determined) + bias_prior.to_gain(determined.bias_determined)
+            to_gain = jnp.where(state.step <= WARM_STEPS, jnp.inf, to_gain + more)
+        new = State(
+            weights=weights,
+            demonstrators=demonstrators,
+            weight_prior=weight_prior,
+            bias_prior=bias_prior,
+            volume=volume,
+            volume_slope=volume_slope,
+            to_gain=to_gain,
+            step=state.step + 1,
+        )
+        return new, Info(jnp.sum(local.losses), to_gain, size)
+
+    def judge(self, key: Key, state: State, mdp: FiniteMDP, statistics: Statistics) -> Judgement:
+        """What the estimate says of the demonstrators, with what it does not know."""
+        local = self._linearise(state, mdp, statistics.action_counts)
+        demonstrators = state.demonstrators
+        identity = jnp.eye(mdp.feature_count)
+        spectrum = intervals.diagonalise(
+            state.weights,
+            local.curvature.weights_covariance + identity / state.bias_prior.inverse,
+            demonstrators.perceived(state.weights),
+            local.likelihood_gradient,
+            local.likelihood_hessian,
+        )
+        log_precision = gauge(demonstrators.log_precision)
+        draws = intervals.precision_draws(key, log_precision, *spectrum, self.prior.log_precision)
+        fixed = jnp.zeros_like(draws)
+        return Judgement(
+            log_precision_draws=draws if self.learn_precision else fixed,
+            bias_norm=jnp.linalg.norm(demonstrators.bias, axis=-1),
+            bias_norm_deviation=jnp.sqrt(local.curvature.bias_norm_variance(demonstrators.bias)),
+            log_likelihood=-local.losses,
+            information=local.evidence.information,
+        )
+
+    def _linearise(self, state: State, mdp: FiniteMDP, counts: Float[Array, "D S A"]) -> "_Local":
+        """Likelihood, gradient and curvature at the current estimate."""
+        demonstrators = state.demonstrators
+        precision, perceived = demonstrators.precision, demonstrators.perceived(state.weights)
+
+        def one(u, count):
+            return negative_log_likelihood(self.planner, mdp, count[None], u[None])
+
+        loss, slope = jax.vmap(jax.value_and_grad(one))(perceived, counts)
+        bias = precision[:, None] * slope + state.bias_prior.inverse * demonstrators.bias
+        turn = jnp.sum(perceived * slope, -1) + state.volume
+        turn = turn + self.prior.log_precision * gauge(demonstrators.log_precision)
+        hessian = jax.vmap(jax.jacrev(jax.grad(one)))(perceived, counts)  # reverse over reverse: see `linear`
+        curvature, evidence = laplace.factorise(
+            precision,
+            perceived,
+            hessian,
+            weight_prior=state.weight_prior.inverse,
+            bias_prior=state.bias_prior.inverse,
+            precision_prior=self.prior.log_precision + state.volume_slope,
+            learn_bias=self.learn_bias,
+            learn_precision=self.learn_precision,
+        )
+        gradient = (
+            precision @ slope + state.weight_prior.inverse * state.weights,
+            bias if self.learn_bias else jnp.zeros_like(bias),
+            turn if self.learn_precision else jnp.zeros_like(turn),
+        )
+        return _Local(loss, slope, hessian, gradient, curvature, evidence)
+
+    def _evidence_terms(
+        self, state: State, weights: Float[Array, " F"], demonstrators: Demonstrators, gain: laplace.Evidence
+    ):
+        """The inverse variances of weights and biases, and the volume terms, for the next step."""
+        if not self.evidence:
+            return state.weight_prior, state.bias_prior, state.volume, state.volume_slope
+        warm = state.step >= WARM_STEPS
+        weight_prior = state.weight_prior.learn(weights, gain.weights_determined)
+        bias_prior = state.bias_prior.learn(demonstrators.bias, gain.bias_determined)
+        if not self.learn_bias:
+            bias_prior = state.bias_prior
+        # Demonstrators share more than a little: where biases drown the weights, these do not vanish altogether.
+        limited = jnp.minimum(weight_prior.inverse, SMALLEST_SHARE * bias_prior.inverse)
+        weight_prior = eqx.tree_at(lambda width: width.inverse, weight_prior, limited)
+        learnt = weight_prior, bias_prior, gain.parameters, gain.parameters_slope
+        before = state.weight_prior, state.bias_prior, state.volume, state.volume_slope
+        return jax.tree.map(lambda new, old: jnp.where(warm, new, old), learnt, before)
+
+
+class _Local(eqx.Module):
+    """The objective at one point, to second order."""
+
+    losses: Float[Array, " D"]
+    likelihood_gradient: Float[Array, "D F"]
+    likelihood_hessian: Float[Array, "D F F"]
+    gradient: tuple[Float[Array, " F"], Float[Array, "D F"], Float[Array, " D"]]
+    curvature: laplace.Laplace
+    evidence: laplace.Evidence
+
+
+def negative_log_likelihood(
+    planner: AbstractPlanner, mdp: FiniteMDP, counts: Float[Array, "D S A"], perceived: Float[Array, "D F"]
+) -> Float[Array, ""]:
+    r"""$-\sum_i \sum_{s,a} n_i(s,a) \log \pi_i(a|s)$, the paper's Eq. (6) without what does not depend on the estimate."""
+
+    def one(u, count):
+        return -jnp.sum(count * boltzmann(planner.q_values(mdp, mdp.rewards(u))))
+
+    return jnp.sum(jax.vmap(one)(perceived, counts))
+
+
+def _cut(turn: Float[Array, " D"]) -> Float[Array, ""]:
+    return jnp.minimum(1.0, LARGEST_TURN / jnp.maximum(jnp.max(jnp.abs(turn)), 1e-12))
+
+
+def _backtrack(objective, slope: Float[Array, ""], start: Float[Array, ""]) -> Float[Array, ""]:
+    """Halve the step until the objective falls by a part of what the slope promises."""
+    here = objective(jnp.zeros_like(start))
+
+    def too_long(size):
+        return ~(objective(size) <= here + 1e-4 * size * slope) & (size > 1e-4)
+
+    return jax.lax.while_loop(too_long, lambda size: size / 2, start)

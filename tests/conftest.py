@@ -1,0 +1,60 @@
+"""Strict arithmetic for every test, double precision for tabular ones, and small random MDPs."""
+
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+from hypothesis import settings
+
+from irleed.envs.mdp import FiniteMDP
+
+jax.config.update("jax_numpy_rank_promotion", "raise")
+# The same examples in every run: a failure is one of the code, not of the day.
+settings.register_profile("irleed", derandomize=True, deadline=None, max_examples=25)
+settings.load_profile("irleed")
+
+HERE = Path(__file__).parent
+DOUBLE_PRECISION = ("envs", "tabular")  # folders whose tests run with 64-bit types
+
+
+def pytest_configure(config):
+    config.addinivalue_line(
+        "markers", "optax: runs an optimiser of optax, most of which mix whole numbers and fractions (no strict types)"
+    )
+
+
+@pytest.fixture(autouse=True)
+def arithmetic(request):
+    """No silent change of type; 64-bit types for the tests of MDPs only, as networks stay in single precision."""
+    double = request.node.path.relative_to(HERE).parts[0] in DOUBLE_PRECISION
+    promotion = "standard" if request.node.get_closest_marker("optax") else "strict"
+    with jax.enable_x64(double), jax.numpy_dtype_promotion(promotion):
+        yield
+
+
+@pytest.fixture(scope="session")
+def random_mdp():
+    """A function that makes a random MDP: ``random_mdp(seed, states=5, actions=3, successors=3, ...)``."""
+    return _random_mdp
+
+
+def _random_mdp(
+    seed: int,
+    states: int = 5,
+    actions: int = 3,
+    successors: int = 3,
+    terminals: int = 1,
+    discount: float = 0.8,
+    **tables,
+) -> FiniteMDP:
+    generator = np.random.default_rng(seed)
+    transitions = np.zeros((states, actions, states))
+    for row in transitions.reshape(-1, states):
+        reached = generator.choice(states, min(successors, states), replace=False)
+        row[reached] = generator.dirichlet(np.ones(len(reached)))
+    terminal = np.zeros(states, bool)
+    terminal[generator.choice(states, terminals, replace=False)] = True
+    initial = generator.dirichlet(np.ones(states)) * ~terminal
+    initial /= initial.sum()
+    return FiniteMDP.from_dense(transitions, initial=initial, terminal=terminal, discount=discount, **tables)

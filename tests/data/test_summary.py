@@ -1,0 +1,129 @@
+"""A summary counts right, is plain JSON, and warns of what is odd, and only then."""
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from irleed.data import Demonstrations, Episode, summarise
+
+
+def walk(start: float, actions: list, who="ann", terminated: bool = True, reward=None) -> Episode:
+    """An episode whose observations are two numbers that change at every step."""
+    steps = start + np.arange(len(actions) + 1.0)
+    return Episode(np.stack([steps, -steps], axis=1), actions, terminated, who, reward)
+
+
+def warnings(*episodes: Episode) -> list[str]:
+    return summarise(Demonstrations.from_episodes(episodes))["warnings"]
+
+
+def test_the_table_has_what_was_played():
+    summary = summarise(
+        Demonstrations.from_episodes(
+            [
+                walk(0, [0, 1, 2], "ann", True, [1, 1, 1]),
+                walk(10, [1], "bob", False, [-2]),
+                walk(20, [0], "ann", False, [5]),
+            ]
+        )
+    )
+    assert summary["transitions"] == 5
+    assert summary["episodes"] == 3
+    ann = {"name": "ann", "episodes": 2, "transitions": 4, "mean_length": 2.0, "terminated": 1, "truncated": 1}
+    bob = {"name": "bob", "episodes": 1, "transitions": 1, "mean_length": 1.0, "terminated": 0, "truncated": 1}
+    ann |= {"mean_return": 4.0, "min_return": 3.0, "max_return": 5.0}
+    bob |= {"mean_return": -2.0, "min_return": -2.0, "max_return": -2.0}
+    assert summary["demonstrators"] == [ann, bob]
+    assert summary["observation"] == {"dtype": "float64", "shape": [2], "min": -21.0, "max": 21.0}
+    assert summary["action"] == {
+        "dtype": "int64", "shape": [], "min": 0, "max": 2, "histogram": {"0": 2, "1": 2, "2": 1},
+    }  # fmt: skip
+    assert summary["reward"] == {"min": -2.0, "max": 5.0}
+    assert summary["warnings"] == []
+
+
+@given(st.lists(st.tuples(st.integers(1, 5), st.integers(0, 3), st.booleans()), min_size=1, max_size=12))
+def test_the_rows_add_up(drawn):
+    episodes = [walk(10.0 * i, [0.5] * n, f"name {d}", end) for i, (n, d, end) in enumerate(drawn)]
+    summary = summarise(Demonstrations.from_episodes(episodes))
+    rows = summary["demonstrators"]
+    assert json.loads(json.dumps(summary, allow_nan=False)) == summary
+    assert sum(row["episodes"] for row in rows) == summary["episodes"] == len(drawn)
+    assert sum(row["transitions"] for row in rows) == summary["transitions"] == sum(n for n, _, _ in drawn)
+    assert sum(row["terminated"] for row in rows) == sum(end for _, _, end in drawn)
+    assert all(row["terminated"] + row["truncated"] == row["episodes"] for row in rows)
+
+
+def test_without_rewards_there_are_no_returns():
+    summary = summarise(Demonstrations.from_episodes([walk(0, [0, 1])]))
+    assert summary["reward"] is None
+    assert summary["demonstrators"][0]["mean_return"] is None
+    assert json.loads(json.dumps(summary, allow_nan=False)) == summary
+
+
+@pytest.mark.parametrize(
+    ("actions", "histogram"),
+    [
+        ([0.0, 1.0], None),
+        ([[0, 1], [1, 0]], None),
+        ([0, 10**12], None),
+        ([True, False], {"0": 1, "1": 1}),
+        ([[2], [2]], {"0": 0, "1": 0, "2": 2}),
+        ([-1, 1], {"-1": 1, "0": 0, "1": 1}),
+    ],
+    ids=str,
+)
+def test_only_discrete_actions_have_a_histogram(actions, histogram):
+    summary = summarise(Demonstrations.from_episodes([walk(0, actions)]))
+    assert summary["action"]["histogram"] == histogram
+    assert json.loads(json.dumps(summary, allow_nan=False)) == summary
+
+
+def test_a_lone_demonstrator_is_pointed_out():
+    (warning,) = warnings(walk(0, [0.5]), walk(10, [0.5]))
+    assert "only one demonstrator" in warning
+    assert warnings(walk(0, [0.5]), walk(10, [0.5], "bob")) == []
+
+
+def test_unused_actions_are_pointed_out():
+    (warning,) = warnings(walk(0, [0, 3]), walk(10, [4], "bob"))
+    assert warning == "action values below the largest that never occur (2): 1, 2"
+    (warning,) = warnings(walk(0, [0, 30]), walk(10, [4], "bob"))
+    assert "and 20 more" in warning
+
+
+def test_constant_observations_are_pointed_out():
+    def frames(fill, who):
+        obs = np.zeros((3, 2, 2))
+        obs[:, 0, 1] = fill
+        return Episode(obs, [0.5, 0.5], True, who)
+
+    (warning,) = warnings(frames([1, 2, 3], "ann"), frames([4, 5, 6], "bob"))
+    assert warning.startswith("3 of 4 observation entries never change")
+    assert warning.endswith("0,0, 1,0, 1,1")
+    (warning,) = warnings(Episode([7, 7], [0.5], True, "ann"), Episode([7, 7], [0.25], True, "bob"))
+    assert warning == "the observation never changes"
+
+
+def test_the_same_episode_under_two_names_is_pointed_out():
+    episodes = [
+        walk(0, [0.5, 0.5]),
+        walk(10, [0.5]),
+        walk(10, [0.5]),
+        walk(0, [0.5, 0.5], "bob"),
+        walk(5, [0.5], "bob"),
+    ]
+    (warning,) = warnings(*episodes)
+    assert "exactly (1)" in warning
+    assert "episode 3 of 'bob', a copy of episode 0 of 'ann'" in warning
+
+
+def test_episodes_that_differ_in_one_action_or_in_where_they_end_are_no_copies():
+    ending = walk(0, [0.5, 0.5], "bob")
+    obs = np.array(ending.obs)
+    obs[-1] += 1
+    other = Episode(obs, ending.action, True, "bob")
+    assert warnings(walk(0, [0.5, 0.5]), walk(0, [0.5, 0.25], "bob"), walk(0, [0.5], "bob"), other) == []
