@@ -56,7 +56,7 @@ def test_expected_visits_are_sums_of_matrix_powers(random_mdp, terminals):
             np.testing.assert_allclose(table, plain, atol=1e-12)
 
 
-@pytest.mark.parametrize("kind", TABLES)
+@pytest.mark.parametrize("kind", ["one-hot", "by action"])
 def test_sampled_features_agree_with_exact_ones(random_mdp, kind):
     """Undiscounted over a horizon, and discounted over one that is as good as infinite."""
     mdp, policy = instance(random_mdp, 1, kind, discount=0.6)
