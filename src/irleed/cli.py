@@ -109,7 +109,8 @@ class FitCommand:
         folder = None if self.out is None else prepare(self.out)
         if self.demonstrator == "episode":
             demonstrations = demonstrations.by_episode()
-        algorithm = suitable(mdp, PLANNERS[self.planner], maxent=self.algorithm == "maxent")
+        settings = {"maxent": self.algorithm == "maxent", "anonymous": self.demonstrator == "episode"}
+        algorithm = suitable(mdp, PLANNERS[self.planner], **settings)
         with progress.shown(Console(stderr=True), "fit") as callback:
             found = fit(
                 demonstrations, mdp, algorithm=algorithm, endless=self.endless, seed=self.seed, progress=callback

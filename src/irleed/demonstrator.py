@@ -32,7 +32,7 @@ class Demonstrators(eqx.Module):
 
     def perceived(self, weights: Float[Array, " F"]) -> Float[Array, "D F"]:
         r"""$u_i = \beta_i(\theta + \epsilon_i)$: what each demonstrator pursues, in units of their own noise."""
-        return self.precision[:, None] * (weights + self.bias)
+        return self.precision[:, None] * (weights[None] + self.bias)
 
 
 class Prior(eqx.Module):

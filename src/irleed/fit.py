@@ -23,7 +23,7 @@ from irleed.tabular.statistics import Statistics, tabulate
 # Up to this many features Hessians are written out; beyond, only their diagonals are estimated.
 DENSE_FEATURES = 512
 # How sharp the policy is that users get, in standard deviations of the advantages.
-SHARPNESS = 2.0
+SHARPNESS = 1.0
 
 
 class Fit(eqx.Module):
@@ -49,11 +49,14 @@ class Fit(eqx.Module):
         }
 
 
-def suitable(mdp: FiniteMDP, planner: AbstractPlanner, *, maxent: bool = False) -> Irleed | LargeIrleed:
-    """IRLEED, or maximum-entropy IRL, by the means that suit the number of features."""
-    if mdp.feature_count <= DENSE_FEATURES:
-        return Irleed.maxent(planner=planner) if maxent else Irleed(planner=planner)
-    return LargeIrleed(planner=planner, learn_precision=not maxent, learn_bias=not maxent)
+def suitable(
+    mdp: FiniteMDP, planner: AbstractPlanner, *, maxent: bool = False, anonymous: bool = False
+) -> Irleed | LargeIrleed:
+    """IRLEED, or maximum-entropy IRL, by the means that suit the number of features and what is known of identities."""
+    if mdp.feature_count > DENSE_FEATURES:
+        return LargeIrleed(planner=planner, learn_precision=not maxent, learn_bias=not maxent)
+    make = Irleed.maxent if maxent else Irleed.anonymous if anonymous else Irleed
+    return make(planner=planner)
 
 
 @in_double_precision

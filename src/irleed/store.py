@@ -36,7 +36,15 @@ def write_json(path: Path, value: Mapping[str, object]) -> None:
             json.dump(value, file, indent=1, allow_nan=False)
             file.flush()
             os.fsync(file.fileno())
+        os.chmod(temporary, 0o666 & ~_umask())
         os.replace(temporary, path)
     except BaseException:
         os.unlink(temporary)
         raise
+
+
+def _umask() -> int:
+    """The process's umask, which can only be read by setting it."""
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

@@ -190,6 +190,7 @@ def test_steps_and_rounds(data):
         states.append(state)
         infos.append(info)
     assert len(states) - 1 == SMALL.max_steps == 14
+    assert jax.tree.map(jax.typeof, states[0]) == jax.tree.map(jax.typeof, states[1])  # so that it is traced once
     for number, (before, after) in enumerate(zip(states[:-1], states[1:], strict=True)):
         outer, inner = divmod(number, 7)
         if inner < 6:

@@ -30,15 +30,15 @@ def instance(random_mdp, seed: int, kind: str = "one-hot", **settings) -> tuple[
     return random_mdp(seed, features=features, reward=reward, **settings), generator.dirichlet(np.ones(3), 5)
 
 
-def plain_visits(mdp: FiniteMDP, policy: np.ndarray, steps: int, discount: float) -> tuple[np.ndarray, np.ndarray]:
+def plain_visits(mdp: FiniteMDP, policy: np.ndarray, steps: int, discount) -> tuple[np.ndarray, np.ndarray]:
     """Visits by powers of the dense transition matrix."""
     matrix = np.zeros((mdp.states, mdp.states))
     state, action, successor, probability = mdp.transitions()
     np.add.at(matrix, (state, successor), probability * policy[state, action])
     matrix *= ~np.asarray(mdp.terminal)[:, None]
     powers = [discount**t * mdp.initial @ np.linalg.matrix_power(matrix, t) for t in range(steps + 1)]
-    acted = sum(powers[:-1]) * ~np.asarray(mdp.terminal)
-    return sum(powers), acted[:, None] * policy
+    acted = np.sum(powers[:-1], 0) * ~np.asarray(mdp.terminal)
+    return np.sum(powers, 0), acted[:, None] * policy
 
 
 def within_standard_error(samples: np.ndarray, expected: np.ndarray) -> None:

@@ -5,6 +5,7 @@ fit maximum-entropy IRL and IRLEED to the same episodes, and compute the returns
 reads top to bottom: configuration, one lane, the sweep. What the sweep amounts to is in `gridworld_results`.
 """
 
+import operator
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -111,8 +112,10 @@ def lane(key: Key, max_precision: Array, accuracy: Array, world: Gridworld, conf
         pooled = eqx.tree_at(lambda s: s.action_counts, statistics, jnp.sum(statistics.action_counts, 0, keepdims=True))
         plain = run_to_end(Irleed.maxent(planner=planner), key, plan, pooled)
         learnt["maxent_map"] = _evaluate(world, plan, plain.weights)
-        own = statistics if config.demonstrator == "known" else _by_episode(mdp, played)
-        irleed = Irleed(planner=planner)
+        if config.demonstrator == "known":
+            irleed, own = Irleed(planner=planner), statistics
+        else:
+            irleed, own = Irleed.anonymous(planner=planner), _by_episode(mdp, played)
         state = run_to_end(irleed, key, plan, own)
         learnt["irleed_map"] = _evaluate(world, plan, state.weights)
         if config.demonstrator == "known":
@@ -169,8 +172,8 @@ def sweep(config: GridworldConfig, progress: Callable[[int, int], None]) -> tupl
         padded = part + part[-1:] * (width - len(part))  # one shape, one compilation
         keys = jnp.stack([_key(config.seed, cell, seed) for cell, seed in padded])
         precision, accuracy = (jnp.asarray(column) for column in zip(*(cell for cell, _ in padded), strict=True))
-        out = jax.tree.map(lambda x, n=len(part): np.asarray(x)[:n], batch(keys, precision, accuracy, world))
-        done.append(out)
+        out = jax.tree.map(np.asarray, batch(keys, precision, accuracy, world))
+        done.append(jax.tree.map(operator.itemgetter(slice(len(part))), out))
         progress(start + len(part), len(jobs))
     lanes = jax.tree.map(lambda *parts: np.concatenate(parts).reshape(len(cells), seeds, *parts[0].shape[1:]), *done)
     return lanes, time.perf_counter() - began

@@ -1,6 +1,6 @@
 r"""IRLEED in a finite MDP, exactly: maximum a posteriori by Newton's method. Maximum-entropy IRL is its special case.
 
-The likelihood of the observed actions is Eq. (6) of the paper; precision, bias and the gauge are those of
+The likelihood of the observed actions is Eq. (7) of the paper; precision, bias and the gauge are those of
 `irleed.demonstrator`. Weights and precisions maximise the posterior with the biases' volume accounted for: at fixed
 precisions, $\theta$ and $\epsilon$ are integrated out to second order (`irleed.tabular.laplace`). The plain joint maximum,
 `evidence=False`, favours whatever scale makes the biases cheap, and confuses large biases with high precision.
@@ -74,6 +74,12 @@ class Irleed(eqx.Module):
         settings = {"prior": Prior(weights=1e-3), **settings}
         return cls(learn_precision=False, learn_bias=False, evidence=False, **settings)
 
+    @classmethod
+    def anonymous(cls, **settings) -> "Irleed":
+        """For many demonstrators with an episode or so each: fixed widths, which so little data could not teach."""
+        settings = {"prior": Prior(bias=4.0, log_precision=1.0, weights=1e-3), **settings}
+        return cls(evidence=False, **settings)
+
     def init(self, mdp: FiniteMDP, statistics: Statistics) -> State:
         """Start from no reward and unbiased, equal demonstrators."""
         demonstrators = statistics.action_counts.shape[0]
@@ -85,7 +91,7 @@ class Irleed(eqx.Module):
             volume=jnp.zeros(demonstrators),
             volume_slope=jnp.zeros(demonstrators),
             to_gain=jnp.asarray(jnp.inf),
-            step=jnp.asarray(0),
+            step=jnp.asarray(0, jnp.int32),
         )
 
     def finished(self, state: State) -> Bool[Array, ""]:
@@ -218,7 +224,7 @@ class _Local(eqx.Module):
 def negative_log_likelihood(
     planner: AbstractPlanner, mdp: FiniteMDP, counts: Float[Array, "D S A"], perceived: Float[Array, "D F"]
 ) -> Float[Array, ""]:
-    r"""$-\sum_i \sum_{s,a} n_i(s,a) \log \pi_i(a|s)$, the paper's Eq. (6) without what does not depend on the estimate."""
+    r"""$-\sum_i \sum_{s,a} n_i(s,a) \log \pi_i(a|s)$, the paper's Eq. (7) without what does not depend on the estimate."""
 
     def one(u, count):
         return -jnp.sum(count * boltzmann(planner.q_values(mdp, mdp.rewards(u))))

@@ -65,7 +65,7 @@ class LargeIrleed(eqx.Module):
             memory=self._optimiser().init((weights, model)),
             loss=jnp.asarray(jnp.inf),
             to_gain=jnp.asarray(jnp.inf),
-            step=jnp.asarray(0),
+            step=jnp.asarray(0, jnp.int32),
         )
 
     def finished(self, state: State) -> Bool[Array, ""]:

@@ -39,7 +39,7 @@ class Planned(AbstractInference):
 
 
 class Gradients(eqx.Module):
-    """The gradient of the log-likelihood, Eqs. (7)-(9)."""
+    """The gradient of the log-likelihood, Eqs. (8)-(10)."""
 
     weights: Float[Array, " F"]
     bias: Float[Array, "D F"]
@@ -121,17 +121,17 @@ class Published(eqx.Module):
     def init(self, mdp: FiniteMDP, statistics: Statistics) -> State:
         """Start from equal weights and unbiased, equal demonstrators."""
         demonstrators = statistics.features.shape[0]
-        weights = jnp.full(mdp.feature_count, START_WEIGHT)
+        weights = jnp.full(mdp.feature_count, START_WEIGHT, float)
         return State(
             weights=weights,
             precision=jnp.ones(demonstrators),
             bias=jnp.zeros((demonstrators, mdp.feature_count)),
             irl_weights=weights,
             values=jnp.zeros((demonstrators, mdp.states, mdp.actions)),
-            settled=jnp.asarray(False),
-            inner=jnp.asarray(0),
-            outer=jnp.asarray(0),
-            step=jnp.asarray(0),
+            settled=jnp.zeros((), bool),
+            inner=jnp.zeros((), int),
+            outer=jnp.zeros((), int),
+            step=jnp.zeros((), int),
         )
 
     def finished(self, state: State) -> Bool[Array, ""]:

@@ -119,7 +119,7 @@ def tabulate_rollouts(mdp: FiniteMDP, rollouts: Rollout) -> Statistics:
     return Statistics(
         action_counts=action_visits,
         features=jax.vmap(mdp.feature_sum)(state_visits, action_visits) / episodes,
-        episodes=jnp.full(demonstrators, float(episodes)),
+        episodes=jnp.full(demonstrators, episodes, float),
         initial=starts / (demonstrators * episodes),
     )
 
