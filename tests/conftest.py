@@ -18,12 +18,6 @@ HERE = Path(__file__).parent
 DOUBLE_PRECISION = ("envs", "tabular")  # folders whose tests run with 64-bit types
 
 
-def pytest_configure(config):
-    config.addinivalue_line(
-        "markers", "optax: runs an optimiser of optax, most of which mix whole numbers and fractions (no strict types)"
-    )
-
-
 @pytest.fixture(autouse=True)
 def arithmetic(request):
     """No silent change of type; 64-bit types for the tests of MDPs only, as networks stay in single precision."""

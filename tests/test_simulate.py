@@ -81,6 +81,24 @@ def test_returns_are_those_of_the_policy(random_mdp, by_action):
     assert abs(returns.mean() - expected) < 4 * returns.std() / np.sqrt(len(returns))
 
 
+def test_a_reward_by_state_and_action_is_pursued_with_biases_by_state(random_mdp):
+    """Within four standard errors of what a demonstrator of that precision and bias would choose."""
+    reward = np.random.default_rng(0).normal(size=(5, 3))
+    mdp = random_mdp(0, reward=reward)
+    data, truth = simulate(3, mdp, demonstrators=1, episodes=4_000, horizon=4, max_precision=3.0, accuracy=1.0)
+    assert truth.weights is None and truth.bias.shape == (1, 5)
+    np.testing.assert_array_equal(data.reward, reward[data.observation, data.action])
+    counts = np.asarray(tabulate(data, mdp).action_counts[0])[~mdp.terminal]
+    visits = counts.sum(-1, keepdims=True)
+    with jax.enable_x64(True):
+        choose = jax.jit(lambda mdp, reward: jax.nn.softmax(Soft().q_values(mdp, reward)))
+        pursued = [truth.precision[0] * (reward + bias) for bias in (truth.bias[0][:, None], 0.0)]
+        biased, blind = (np.asarray(choose(mdp, each))[~mdp.terminal] for each in pursued)
+    error = np.sqrt(biased * (1 - biased) / visits)
+    assert np.all(np.abs(counts / visits - biased) < 4 * error)
+    assert np.any(np.abs(counts / visits - blind) > 8 * error), "the bias makes a difference here"
+
+
 def test_rewards_from_weights_where_the_mdp_has_none(random_mdp):
     mdp = random_mdp(1, features=np.arange(5.0)[:, None])
     data, _ = simulate(0, mdp, demonstrators=2, episodes=3, weights=np.array([2.0]))
@@ -138,7 +156,7 @@ def test_settings_out_of_range(settings, message):
 
 
 def test_a_reward_must_be_known(random_mdp):
-    for tables in ({}, {"features": np.ones((5, 2)), "reward": np.ones(5)}, {"reward": np.ones((5, 3))}):
+    for tables in ({}, {"features": np.ones((5, 2)), "reward": np.ones(5)}):
         with pytest.raises(ConfigError, match="^true weights: got an MDP with .*pass `weights`$"):
             simulate(0, random_mdp(0, **tables))
 

@@ -1,169 +1,206 @@
-"""Reading and writing `.npz` files that carry their format's name and version; never pickle, never half a file."""
+"""`.npz` files that carry their format's name and version: read with suspicion, written whole or not at all.
 
-import errno
+An `.npz` file is a zip archive of ``.npy`` arrays. Nothing in one is believed before its checksums have been verified,
+and nothing is ever unpickled. Whatever is wrong with a file is one line that names it.
+"""
+
+import contextlib
+import dataclasses
+import io
+import lzma
 import os
-import uuid
+import secrets
+import struct
+import zipfile
+import zlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import NoReturn
 
 import numpy as np
 
-from irleed.errors import DataError, problem
+from irleed.errors import ConfigError, DataError, problem
 
-ZIP_OPENINGS = (b"PK\x03\x04", b"PK\x05\x06")  # of an archive, and of one without members
+HEAD = ("format", "version")
+
+# What zipfile, its decompressors and NumPy raise on bytes that are not what they should be.
+CORRUPT = (
+    zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, OSError, EOFError, ValueError, KeyError, IndexError,
+    TypeError, SyntaxError, RuntimeError, MemoryError, OverflowError,
+)  # fmt: skip
 
 
-def read_npz(
-    path: str | os.PathLike,
-    format: str,
-    version: int,
-    *,
-    required: Iterable[str] = (),
-    optional: Iterable[str] | None = None,
-) -> dict[str, np.ndarray]:
-    """The arrays of a file, without its `format` and `version`. Any failure is a `DataError` that names the file.
+@dataclasses.dataclass(frozen=True)
+class Layout:
+    """What a kind of file holds. Nothing but the arrays named here may be in one."""
 
-    Versions up to `version` are read. `required` names must be there; unless `optional` is None, nothing else may be.
+    format: str
+    version: int  # the newest; older ones are read too
+    holds: str  # in words, for messages
+    required: tuple[str, ...]
+    optional: tuple[str, ...]
+    writer: str  # the function that writes such files, for messages
+
+
+def read_npz(path: str | os.PathLike[str], layout: Layout) -> dict[str, np.ndarray]:
+    """The arrays of a file, without its `format` and `version`. Any failure is a `DataError` that names the file."""
+    where = printable(path)
+    expected = f"a .npz file of {layout.holds}"
+    try:
+        path = Path(path)
+        if path.is_dir():
+            _refuse(where, "a folder", "a file", "name a file in it")
+        if not path.exists():
+            _refuse(where, "no such file", expected, "check the path")
+        if not path.is_file():
+            _refuse(where, "a device or pipe", "a file", "write it to a file first")
+        if path.stat().st_size == 0:
+            _refuse(where, "an empty file", expected, "write it again")
+        with path.open("rb") as stream:
+            return _read(stream, layout, where)
+    except (OSError, ValueError) as error:  # no permission, a name too long, a zero byte in it
+        got = f"an unreadable file ({_one_line(error)})"
+        _refuse(where, got, "a file that can be read", "check path and permissions")
+
+
+def write_npz(
+    path: str | os.PathLike[str], layout: Layout, arrays: Mapping[str, object], *, compress: bool = True
+) -> None:
+    """Write `arrays`, leaving out those that are None, so that no reader ever sees half a file.
+
+    Without `compress` the file is larger, and written many times faster.
     """
-    path = Path(path)
-    found = _read(path)
-    _check_format(path, found, format, version)
-    arrays = {name: array for name, array in found.items() if name not in ("format", "version")}
-    _check_names(path, set(arrays), set(required), None if optional is None else set(optional))
-    return arrays
-
-
-def write_npz(path: str | os.PathLike, arrays: Mapping[str, object], format: str, version: int) -> None:
-    """Write `arrays`, leaving out those that are None: beside the file, then renamed, so that no reader sees half."""
-    path = Path(path)
-    columns: dict[str, Any] = {name: np.asarray(values) for name, values in arrays.items() if values is not None}
+    where = printable(path)
+    columns = {name: np.asarray(values) for name, values in arrays.items() if values is not None}
     for name, array in columns.items():
         if array.dtype.hasobject:
-            raise DataError(
-                problem(f"{path}, {name}", got="Python objects", expected="numbers or text", remedy="convert it")
-            )
-    beside = path.parent / f".{path.name[:100]}.{uuid.uuid4().hex}"
+            _refuse(f"{where}, {name}", "Python objects", "numbers or text", "convert them")
+    columns = {"format": np.array(layout.format), "version": np.array(layout.version)} | columns
     try:
-        if path.is_dir():
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-        try:
-            with beside.open("xb") as file:
-                np.savez_compressed(file, format=np.array(format), version=np.array(version), **columns)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(beside, path)
-        finally:
-            beside.unlink(missing_ok=True)
+        target = Path(os.path.realpath(path))  # through a link, not over it
+        if target.exists() and not target.is_file():
+            _unwritable(where, "a folder or device", "a file's name")
+        if not target.parent.is_dir():
+            _unwritable(where, "a folder that does not exist", "an existing one")
+        _write_beside(target, columns, compress)
     except (OSError, ValueError) as error:
-        raise DataError(
-            problem(str(path), got=_reason(error), expected="a file that can be written", remedy="choose another path")
-        ) from error
+        _unwritable(where, f"an unwritable place ({_one_line(error)})", "a place that can be written")
 
 
-def _read(path: Path) -> dict[str, np.ndarray]:
+def printable(path: str | os.PathLike[str]) -> str:
+    """The path as messages show it: on one line, whatever is in it."""
+    text = os.fspath(path)
+    return text if text.isprintable() else repr(text)
+
+
+def _read(stream: io.BufferedReader, layout: Layout, where: str) -> dict[str, np.ndarray]:
+    """The arrays of an archive, its checksums verified before anything in it is believed."""
     try:
-        with path.open("rb") as file:
-            opening = file.read(4)
-    except OSError as error:
-        raise DataError(
-            problem(str(path), got=_reason(error), expected="a readable .npz file", remedy="check the path")
-        ) from error
-    if opening not in ZIP_OPENINGS:
-        got = "another kind of file" if opening else "an empty file"
-        raise DataError(
-            problem(str(path), got=got, expected="an .npz file, a zip archive of arrays", remedy="write it again")
-        )
+        archive = zipfile.ZipFile(stream)
+        found = [name.removesuffix(".npy") for name in archive.namelist()]
+        if not set(HEAD) <= set(found):
+            _foreign(found, layout, where)
+        damaged = archive.testzip() or _lost(archive, stream)
+    except CORRUPT as error:
+        stream.seek(0)
+        start = stream.read(4)
+        if start != b"PK\x03\x04":
+            _refuse(where, f"a file that starts with {start!r}", "a .npz archive", "convert it, or name another file")
+        got = f"a cut or damaged archive ({_one_line(error)})"
+        _refuse(where, got, "a whole .npz archive", "copy or write it again")
+    if damaged is not None:
+        _refuse(where, f"an archive damaged in {damaged!r}", "a whole .npz archive", "copy or write it again")
+    _check_head(archive, layout, where)
+    known = HEAD + layout.required + layout.optional
+    if not set(layout.required) <= set(found) <= set(known) or len(set(found)) < len(found):
+        _foreign(found, layout, where)
+    return {name: _array(archive, name, layout, where) for name in known if name in found and name not in HEAD}
+
+
+def _lost(archive: zipfile.ZipFile, stream: io.BufferedReader) -> str | None:
+    """Has the directory as many entries as the archive's end record says? One wrong bit can hide the last ones."""
+    stream.seek(-(22 + len(archive.comment)), os.SEEK_END)  # the end record is 22 bytes and a comment
+    count = int.from_bytes(stream.read(12)[10:], "little")
+    return None if count == len(archive.infolist()) else "directory"
+
+
+def _check_head(archive: zipfile.ZipFile, layout: Layout, where: str) -> None:
+    """Is it ours, and of a version known here?"""
+    kind, version = (_array(archive, name, layout, where) for name in HEAD)
+    if kind.shape != () or kind.item() != layout.format:
+        _refuse(f"{where}, format", _short(kind), repr(layout.format), "check that this is the right file")
+    if version.shape != () or version.dtype.kind not in "iu" or version.item() < 1:
+        expected, remedy = f"a whole number from 1 to {layout.version}", f"write it again with `{layout.writer}`"
+        _refuse(f"{where}, version", _short(version), expected, remedy)
+    if version.item() > layout.version:
+        remedy = "install a newer irleed to read this file"
+        _refuse(f"{where}, version", version.item(), f"at most {layout.version}", remedy)
+
+
+def _array(archive: zipfile.ZipFile, name: str, layout: Layout, where: str) -> np.ndarray:
     try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as loaded:
-            found = {name: loaded[name] for name in loaded.files}
-    except Exception as error:  # what a damaged archive raises depends on which byte is wrong
-        raise _unreadable(path, error) from error
-    for name, array in found.items():
-        if not isinstance(array, np.ndarray):
-            raise DataError(
-                problem(f"{path}, {name}", got="no array", expected=".npy members only", remedy="use numpy.savez")
-            )
-    return found
+        with archive.open(name + ".npy") as stream:
+            return np.lib.format.read_array(stream, allow_pickle=False)
+    except CORRUPT as error:
+        got, expected = f"no readable array ({_one_line(error)})", "an array of numbers or text, no objects"
+        _refuse(f"{where}, {name}", got, expected, f"write it again with `{layout.writer}`")
 
 
-def _unreadable(path: Path, error: Exception) -> DataError:
-    if "allow_pickle" in str(error):
-        return DataError(
-            problem(
-                str(path),
-                got="Python objects (pickle)",
-                expected="arrays of numbers or text",
-                remedy="convert them before saving; pickles are never read",
-            )
-        )
-    return DataError(
-        problem(
-            str(path),
-            got=f"a damaged archive ({_one_line(error)})",
-            expected="a complete .npz file",
-            remedy="copy or write it again",
-        )
+def _write_beside(target: Path, columns: dict[str, np.ndarray], compress: bool) -> None:
+    """Write to a new file in the same folder, then rename it over the target."""
+    part = target.parent / f".{secrets.token_hex(8)}.part"
+    try:
+        with part.open("xb") as stream:
+            write = np.savez_compressed if compress else np.savez
+            write(stream, **columns)  # pyright: ignore[reportArgumentType]
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.replace(part, target)
+    except BaseException:  # an interrupt too must not leave half a file behind
+        part.unlink(missing_ok=True)
+        raise
+    with contextlib.suppress(OSError):  # makes the rename itself durable, where folders can be synced
+        folder = os.open(target.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+def _refuse(where: str, got: object, expected: object, remedy: str) -> NoReturn:
+    raise DataError(problem(where, got=got, expected=expected, remedy=remedy)) from None
+
+
+def _unwritable(where: str, got: str, expected: str) -> NoReturn:
+    remedy = "choose another path, or make room and folder for it"
+    raise ConfigError(problem(where, got=got, expected=expected, remedy=remedy)) from None
+
+
+def _foreign(found: list[str], layout: Layout, where: str) -> NoReturn:
+    """Names what is there, what should be, and the difference."""
+    known = HEAD + layout.required + layout.optional
+    missing = [name for name in HEAD + layout.required if name not in found]
+    unknown = [name for name in dict.fromkeys(found) if name not in known or found.count(name) > 1]
+    also = f" and perhaps {', '.join(layout.optional)}" if layout.optional else ""
+    remedy = f"add {_listed(missing)}" if missing else f"remove {_listed(unknown)}"
+    _refuse(
+        where,
+        f"entries {_short(', '.join(found) or 'none')}",
+        ", ".join(HEAD + layout.required) + also,
+        f"{remedy}, or write it with `{layout.writer}`",
     )
 
 
-def _check_format(path: Path, found: dict[str, np.ndarray], format: str, version: int) -> None:
-    if "format" not in found or "version" not in found:
-        raise DataError(
-            problem(
-                str(path),
-                got=f"arrays {_listed(found)}",
-                expected=f"format '{format}' and version {version} among them",
-                remedy="add these two, or check that this is the right file",
-            )
-        )
-    named = str(found["format"].item()) if found["format"].ndim == 0 else f"an array of shape {found['format'].shape}"
-    if named != format:
-        raise DataError(
-            problem(
-                f"{path}, format",
-                got=_one_line(named),
-                expected=f"'{format}'",
-                remedy="check that this is the right file",
-            )
-        )
-    stamp = found["version"]
-    if stamp.ndim != 0 or stamp.dtype.kind not in "iu" or not 1 <= int(stamp) <= version:
-        got = int(stamp) if stamp.ndim == 0 and stamp.dtype.kind in "iu" else f"{stamp.dtype} of shape {stamp.shape}"
-        raise DataError(
-            problem(
-                f"{path}, version",
-                got=got,
-                expected=f"a whole number from 1 to {version}",
-                remedy="install a newer irleed, or save the file with this one",
-            )
-        )
+def _listed(names: Iterable[str]) -> str:
+    return _short(", ".join(repr(name) for name in names), most=100)
 
 
-def _check_names(path: Path, found: set[str], required: set[str], optional: set[str] | None) -> None:
-    missing = required - found
-    foreign = set() if optional is None else found - required - optional
-    if missing or foreign:
-        also = f", and optionally {_listed(optional)}" if optional else ""
-        raise DataError(
-            problem(
-                str(path),
-                got=f"arrays {_listed(found)}",
-                expected=f"{_listed(required)}{also}",
-                remedy=f"add {_listed(missing)}" if missing else f"remove {_listed(foreign)}",
-            )
-        )
+def _one_line(error: BaseException) -> str:
+    text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return _short(" ".join(text.split()) or type(error).__name__)
 
 
-def _listed(names: Iterable[str], limit: int = 20) -> str:
-    names = sorted(_one_line(name) for name in names)
-    shown = ", ".join(names[:limit]) or "none"
-    return f"{shown} and {len(names) - limit} more" if len(names) > limit else shown
-
-
-def _reason(error: Exception) -> str:
-    return (getattr(error, "strerror", None) or _one_line(error)).lower()
-
-
-def _one_line(text: object) -> str:
-    return " ".join(str(text).split())[:200]
+def _short(value: object, most: int = 200) -> str:
+    """One printable line of at most so many characters."""
+    text = "".join(c if c.isprintable() else "?" for c in " ".join(str(value).split()))
+    return text if len(text) <= most else text[:most] + "..."

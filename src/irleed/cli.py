@@ -20,7 +20,7 @@ from irleed.envs.mdp_files import load_mdp
 from irleed.envs.toy_text import from_gymnasium
 from irleed.errors import ConfigError, IrleedError, problem
 from irleed.experiments import gridworld_results
-from irleed.experiments.gridworld import GridworldConfig, sweep
+from irleed.experiments.gridworld import GridworldConfig, check, sweep
 from irleed.fit import Fit, fit, suitable
 from irleed.report import figures, progress
 from irleed.simulate import simulate
@@ -73,11 +73,12 @@ class Source:
 
     def load(self) -> tuple[FiniteMDP, tuple[int, int] | None]:
         """The MDP, and the shape of its grid if it has one."""
-        if (self.mdp is None) == (self.env is None):
-            raise ConfigError(
-                problem("the MDP", got="both or neither", expected="--mdp FILE or --env ID", remedy="give one of them")
-            )
-        return (from_gymnasium(self.env, self.discount), None) if self.env is not None else load_mdp(self.mdp)
+        if self.env is not None and self.mdp is None:
+            return from_gymnasium(self.env, self.discount), None
+        if self.mdp is not None and self.env is None:
+            return load_mdp(self.mdp)
+        got = "neither" if self.mdp is None else "both"
+        raise ConfigError(problem("the MDP", got=got, expected="--mdp FILE or --env ID", remedy="give one of them"))
 
 
 @dataclass(frozen=True)
@@ -159,10 +160,9 @@ class SimulateCommand:
         )
         prepare(self.out.parent)
         save(demonstrations, self.out)
-        write_json(
-            self.out.with_suffix(".truth.json"),
-            {"precision": truth.precision.tolist(), "bias": truth.bias.tolist(), "weights": truth.weights.tolist()},
-        )
+        known = {name: getattr(truth, name) for name in ("precision", "bias", "weights")}
+        plain = {name: None if values is None else values.tolist() for name, values in known.items()}
+        write_json(self.out.with_suffix(".truth.json"), plain)
         console.print(
             f"wrote {self.out}: {demonstrations.transitions} transitions in {demonstrations.episodes} episodes",
             highlight=False,
@@ -211,6 +211,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 def _experiment_gridworld(config: GridworldConfig, console: Console) -> None:
     """Run the sweep, write the results, print them beside the paper's."""
+    check(config)
     prepare(config.out)
     with progress.shown(Console(stderr=True), "gridworld") as callback:
         lanes, seconds = sweep(config, callback)

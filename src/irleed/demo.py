@@ -9,9 +9,9 @@ from rich.console import Console
 from rich.table import Table
 
 from irleed._precision import in_double_precision
+from irleed.data import save
 from irleed.envs.gridworld import Gridworld, paper_gridworld
 from irleed.envs.mdp_files import save_mdp
-from irleed.data import save
 from irleed.fit import fit
 from irleed.policy import TabularPolicy
 from irleed.report import figures, progress
@@ -55,7 +55,8 @@ class Demo:
         console.print(expertise.table())
         console.print(_truth(data.names, truth, expertise.ranking))
         returns = {name: exact_return(world, each.policy) for name, each in found.items()}
-        console.print(_returns(np.array([data.returns()[data.owner == i].mean() for i in range(5)]), returns))
+        earned = np.asarray(data.returns())
+        console.print(_returns(np.array([earned[data.owner == i].mean() for i in range(5)]), returns))
         maps = {
             "true reward": np.asarray(world.mdp.reward),
             "demonstrations": np.bincount(np.asarray(data.obs), minlength=world.mdp.states).astype(float),

@@ -3,8 +3,8 @@ r"""The paper's model of a demonstrator, shared by tables and networks.
 Demonstrator $i$ acts by $\pi_i(a|s) \propto \exp(\beta_i (Q(s,a) + \epsilon_i(s,a)))$: the *precision* $\beta_i \ge 0$
 says how consistently they choose, the *bias* $\epsilon_i$ how their idea of the reward (or of Q) is off.
 
-Only the product $\beta_i(\theta + \epsilon_i)$ meets the data, so a convention, the *gauge*, fixes what is free: the mean
-of $\log \beta_i$ is zero, and the prior on $\epsilon_i$ moves what all biases share into $\theta$.
+Only the product $\beta_i(\theta + \epsilon_i)$ meets the data, so a convention, the *gauge*, fixes what is free: the
+mean of $\log \beta_i$ is zero, and the prior on $\epsilon_i$ moves what all biases share into $\theta$.
 """
 
 import equinox as eqx

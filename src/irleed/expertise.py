@@ -6,7 +6,7 @@ from rich.box import SIMPLE_HEAD
 from rich.markup import escape
 from rich.table import Table
 
-from irleed._typing import Array, Float
+from irleed._typing import Array, Float, Scalar
 
 INTERVAL = 0.9
 
@@ -65,7 +65,7 @@ class Expertise(eqx.Module):
         return table
 
 
-def _with_interval(value: float, low: float, high: float) -> str:
+def _with_interval(value: Scalar, low: Scalar, high: Scalar) -> str:
     """``1.75 [1.39, 2.19]``, or the value alone where there is no interval."""
     return f"{value:.2f}" if np.isnan(low) else escape(f"{value:.2f} [{low:.2f}, {high:.2f}]")
 

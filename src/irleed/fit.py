@@ -23,7 +23,7 @@ from irleed.tabular.statistics import Statistics, tabulate
 # Up to this many features Hessians are written out; beyond, only their diagonals are estimated.
 DENSE_FEATURES = 512
 # How sharp the policy is that users get, in standard deviations of the advantages.
-SHARPNESS = 1.0
+SHARPNESS = 0.5
 
 
 class Fit(eqx.Module):

@@ -60,7 +60,7 @@ class TabularPolicy(eqx.Module):
 
 
 def boltzmann_probabilities(q: Float[Array, "S A"], sharpness: float) -> Float[Array, "S A"]:
-    r"""$\pi \propto \exp(\kappa A / \mathrm{sd}(A))$ with the advantages $A = Q - \mathrm{mean}_a Q$: sharp, but never stuck.
+    r"""$\pi \propto \exp(\kappa A / \mathrm{sd}(A))$ with advantages $A = Q - \mathrm{mean}_a Q$: sharp, never stuck.
 
     The greedy policy of a noisy reward can walk in circles for ever; this one leaves them. Its sharpness is relative to
     the spread of the advantages, so that one number serves every reward scale.

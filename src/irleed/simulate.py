@@ -12,7 +12,7 @@ from irleed._typing import Array, Float, Key, Scalar
 from irleed.data.demonstrations import Demonstrations
 from irleed.envs.mdp import FiniteMDP
 from irleed.errors import ConfigError, problem
-from irleed.tabular.planning import AbstractPlanner, Soft
+from irleed.tabular.planning import AbstractPlanner, Reward, Soft, by_action
 from irleed.tabular.statistics import Rollout, rollout
 
 SOFT = Soft()
@@ -30,7 +30,7 @@ class Truth(eqx.Module):
 
     precision: Float[Array, " D"]
     bias: Float[Array, "D F"]
-    weights: Float[Array, " F"]
+    weights: Float[Array, " F"] | None  # None: the reward is a table by state and action, `mdp.reward`
 
 
 def sample_demonstrators(
@@ -60,19 +60,27 @@ def simulate_rollouts(
 ) -> Rollout:
     """Episodes of every demonstrator, with leading axes D, E.
 
-    Demonstrators plan with `plan_mdp`, by default the MDP they act in. Without `weights` they pursue `mdp.reward`,
-    which must then be a reward by state in an MDP without features.
+    Demonstrators plan with `plan_mdp`, by default the MDP they act in. Without `weights` they pursue `mdp.reward`: this
+    is for MDPs without features.
     """
     weights = true_weights(mdp) if weights is None else weights
     planned = mdp if plan_mdp is None else plan_mdp
 
-    def one(own_key, u):
-        policy = jax.nn.softmax(planner.q_values(planned, planned.rewards(u)))
+    def one(own_key, own_precision, own_bias):
+        policy = jax.nn.softmax(planner.q_values(planned, _pursued(planned, weights, own_precision, own_bias)))
         play = jax.vmap(lambda episode_key: rollout(episode_key, mdp, policy, horizon))
         return play(jax.random.split(own_key, episodes))
 
-    perceived = precision[:, None] * (weights[None] + bias)
-    return jax.vmap(one)(jax.random.split(key, len(perceived)), perceived)
+    return jax.vmap(one)(jax.random.split(key, len(precision)), precision, bias)
+
+
+def _pursued(
+    mdp: FiniteMDP, weights: Float[Array, " F"] | None, precision: Float[Array, ""], bias: Float[Array, " F"]
+) -> Reward:
+    r"""What one demonstrator pursues: $\beta(\theta + \epsilon)^\top f$, or $\beta(r + \epsilon^\top f)$ by table."""
+    if weights is None:
+        return precision * (jnp.asarray(mdp.reward) + by_action(mdp, mdp.rewards(bias)))
+    return mdp.rewards(precision * (weights + bias))
 
 
 @in_double_precision
@@ -96,28 +104,30 @@ def simulate(
     - `key`: a key, or a seed.
     - `planner`: how demonstrators plan; with `endless`, as if no state absorbed.
     - `max_precision`, `accuracy`: see `sample_demonstrators`.
-    - `weights`: the true reward weights, needed where the MDP has features.
+    - `weights`: the true reward weights, needed where the MDP has features. Without them the true reward is
+      `mdp.reward`; if that is a table by state and action, each demonstrator adds their bias to it state by state.
     """
     _check(mdp, demonstrators, episodes, horizon, max_precision, accuracy)
-    truth_weights = np.asarray(true_weights(mdp) if weights is None else weights, float)
+    given = true_weights(mdp) if weights is None else weights
+    truth_weights = None if given is None else np.asarray(given, float)
     numbers = jnp.asarray(max_precision, float), jnp.asarray(accuracy, float)
     first_key = key if isinstance(key, jax.Array) else jax.random.key(key)
     skill, played = _simulate(
         first_key, mdp, planner, truth_weights, *numbers, demonstrators, episodes, horizon, endless
     )
     skill, played = jax.tree.map(np.asarray, (skill, played))
-    reward = np.asarray(mdp.rewards(truth_weights) if mdp.reward is None else mdp.reward)
-    return _demonstrations(mdp, played, reward), Truth(*skill, weights=truth_weights)
+    reward = mdp.rewards(truth_weights) if mdp.reward is None and truth_weights is not None else mdp.reward
+    return _demonstrations(mdp, played, np.asarray(reward)), Truth(*skill, weights=truth_weights)
 
 
-def true_weights(mdp: FiniteMDP) -> Float[Array, " F"]:
-    """The weights of `mdp.reward`, where these are the reward itself: no features, and a reward by state."""
-    if mdp.reward is None or mdp.features is not None or mdp.reward.ndim != 1:
+def true_weights(mdp: FiniteMDP) -> Float[Array, " F"] | None:
+    """The weights of `mdp.reward` where there are no features: a reward by state itself, None for one by action."""
+    if mdp.reward is None or mdp.features is not None:
         reward = "no reward" if mdp.reward is None else f"a reward of shape {mdp.reward.shape}"
         got = f"an MDP with {'no ' if mdp.features is None else ''}features and {reward}"
-        expected = "no features and a reward by state, or the weights of the features"
+        expected = "no features and a reward, or the weights of the features"
         raise ConfigError(problem("true weights", got=got, expected=expected, remedy="pass `weights`"))
-    return mdp.reward
+    return mdp.reward if mdp.reward.ndim == 1 else None
 
 
 @eqx.filter_jit

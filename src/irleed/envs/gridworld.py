@@ -40,12 +40,13 @@ def gridworld(
     - `obstacles`: cells that cannot be entered.
     - `walls`: pairs of neighbouring cells with a wall between them.
 
-    A move into the edge, an obstacle or a wall stays in place. Episodes start anywhere that is neither goal nor obstacle.
+    A move into the edge, an obstacle or a wall stays in place. Episodes start anywhere that is neither goal nor
+    obstacle.
     """
     cells = rows * columns
-    obstacles, walls = sorted(set(obstacles)), {frozenset(pair) for pair in walls}
-    _check(rows, columns, goals, slip, obstacles, walls)
-    target = _targets(rows, columns, obstacles, walls)
+    obstacles, between = sorted(set(obstacles)), {frozenset(pair) for pair in walls}
+    _check(rows, columns, goals, slip, obstacles, between)
+    target = _targets(rows, columns, obstacles, between)
     cell = np.arange(cells)
     entries = []  # state, action, successor, probability
     for action, sides in enumerate(SIDEWAYS):

@@ -66,8 +66,7 @@ class FiniteMDP(eqx.Module):
         states = len(initial)
         terminal = _mask(terminal, states, where)
         state, action, successor = (
-            _indices(x, name, where)
-            for x, name in ((state, "state"), (action, "action"), (successor, "successor"))
+            _indices(x, name, where) for x, name in ((state, "state"), (action, "action"), (successor, "successor"))
         )
         probability = _numbers(probability, "probability", where)
         actions = int(action.max(initial=-1)) + 1 if actions is None else actions
@@ -89,9 +88,7 @@ class FiniteMDP(eqx.Module):
         within = np.where(last, 1.0, np.minimum(cumulative - before[row], 1.0))
         return cls(
             forward=SparseMatrix.from_coordinates(row, column, value, states * actions),
-            backward=SparseMatrix.from_coordinates(
-                column[transposed], row[transposed], value[transposed], states
-            ),
+            backward=SparseMatrix.from_coordinates(column[transposed], row[transposed], value[transposed], states),
             cumulative=row + within,
             outcome=column.astype(np.int32),
             initial=initial,
@@ -131,9 +128,7 @@ class FiniteMDP(eqx.Module):
         """The reward table of `weights`: ``theta . f`` for every state (and action)."""
         return weights if self.features is None else self.features @ weights
 
-    def feature_sum(
-        self, state_visits: Float[Array, " S"], action_visits: Float[Array, "S A"]
-    ) -> Float[Array, " F"]:
+    def feature_sum(self, state_visits: Float[Array, " S"], action_visits: Float[Array, "S A"]) -> Float[Array, " F"]:
         """Features summed over visits: the transpose of `rewards`."""
         if self.features is None:
             return state_visits

@@ -20,48 +20,52 @@ import os
 
 import numpy as np
 
-from irleed._npz import read_npz, write_npz
+from irleed._npz import Layout, printable, read_npz, write_npz
 from irleed.envs.mdp import FiniteMDP
 from irleed.errors import DataError, problem
 
-FORMAT, VERSION = "irleed-mdp", 1
 LISTED = ("state", "action", "successor", "probability")
-OPTIONAL = ("terminal", "features", "reward", "actions", "shape")
+LAYOUT = Layout(
+    format="irleed-mdp",
+    version=1,
+    holds="a finite MDP",
+    required=("initial", "discount"),
+    optional=("terminal", "features", "reward", "actions", "shape", *LISTED, "transitions"),
+    writer="irleed.envs.mdp_files.save_mdp",
+)
 KINDS = {"terminal": ("b", "boolean"), "actions": ("iu", "whole number"), "shape": ("iu", "whole number")}
 
 
-def load_mdp(path: str | os.PathLike) -> tuple[FiniteMDP, tuple[int, int] | None]:
+def load_mdp(path: str | os.PathLike[str]) -> tuple[FiniteMDP, tuple[int, int] | None]:
     """Read an MDP, and the rows and columns of its grid if it has one."""
-    arrays = read_npz(
-        path, FORMAT, VERSION, required=("initial", "discount"), optional=(*OPTIONAL, *LISTED, "transitions")
-    )
-    _check_kinds(path, arrays)
+    arrays, where = read_npz(path, LAYOUT), printable(path)
+    _check_kinds(where, arrays)
     settings = {name: arrays.get(name) for name in ("initial", "terminal", "features", "reward")}
-    settings |= {"discount": float(arrays["discount"]), "where": str(path)}
+    settings |= {"discount": float(arrays["discount"]), "where": where}
     if "transitions" in arrays:
         mdp = FiniteMDP.from_dense(arrays["transitions"], **settings)
     else:
         actions = int(arrays["actions"]) if "actions" in arrays else None
         mdp = FiniteMDP.from_transitions(*(arrays[name] for name in LISTED), actions=actions, **settings)
-    return mdp, _shape(f"{path}, shape", arrays.get("shape"), mdp.states)
+    return mdp, _shape(f"{where}, shape", arrays.get("shape"), mdp.states)
 
 
-def save_mdp(mdp: FiniteMDP, path: str | os.PathLike, shape: tuple[int, int] | None = None) -> None:
+def save_mdp(mdp: FiniteMDP, path: str | os.PathLike[str], shape: tuple[int, int] | None = None) -> None:
     """Write an MDP; `shape` is the rows and columns of a gridworld. The file appears whole or not at all."""
     arrays = dict(zip(LISTED, mdp.transitions(), strict=True))
     arrays |= {
         name: getattr(mdp, name) for name in ("initial", "terminal", "discount", "features", "reward", "actions")
     }
-    write_npz(path, arrays | {"shape": _shape("shape", shape, mdp.states)}, FORMAT, VERSION)
+    write_npz(path, LAYOUT, arrays | {"shape": _shape("shape", shape, mdp.states)})
 
 
-def _check_kinds(path: str | os.PathLike, arrays: dict[str, np.ndarray]) -> None:
+def _check_kinds(where: str, arrays: dict[str, np.ndarray]) -> None:
     """That transitions are given in one of the two ways, and that arrays hold numbers."""
     given = [name for name in (*LISTED, "actions", "transitions") if name in arrays]
     if given not in (list(LISTED), [*LISTED, "actions"], ["transitions"]):
         raise DataError(
             problem(
-                str(path),
+                where,
                 got=f"the dynamics as {', '.join(given) or 'nothing'}",
                 expected=f"either {', '.join(LISTED)} (and perhaps actions) or transitions",
                 remedy="give one of the two, whole",
@@ -73,7 +77,7 @@ def _check_kinds(path: str | os.PathLike, arrays: dict[str, np.ndarray]) -> None
         if array.dtype.kind not in kinds or (scalar and array.ndim):
             raise DataError(
                 problem(
-                    f"{path}, {name}",
+                    f"{where}, {name}",
                     got=f"{array.dtype} of shape {array.shape}",
                     expected=f"a {word}" if scalar else f"{word}s",
                     remedy="convert it",

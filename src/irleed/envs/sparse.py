@@ -25,9 +25,7 @@ class SparseMatrix(eqx.Module):
     spill_value: Float[Array, " M"]
 
     @classmethod
-    def from_coordinates(
-        cls, row: np.ndarray, column: np.ndarray, value: np.ndarray, rows: int
-    ) -> "SparseMatrix":
+    def from_coordinates(cls, row: np.ndarray, column: np.ndarray, value: np.ndarray, rows: int) -> "SparseMatrix":
         """Build from entries sorted by `row`; padding is chosen so that the whole takes the least memory."""
         count = np.bincount(row, minlength=rows)
         position = np.arange(len(row)) - np.repeat(np.cumsum(count) - count, count)
@@ -56,7 +54,7 @@ class SparseMatrix(eqx.Module):
 
     def product(self, vector: Float[Array, " C"]) -> Float[Array, " R"]:
         """Matrix times vector."""
-        total = _sum_over_slots(self.column, self.value, vector)
+        total = _sum_over_slots(self.column, self.value, jnp.asarray(vector))
         if self.spill_row.shape[0] == 0:
             return total
         spilled = self.spill_value * vector[self.spill_column]
@@ -71,8 +69,8 @@ class SparseMatrix(eqx.Module):
 
 
 def _sum_over_slots(
-    column: Int[Array, "K R"], value: Float[Array, "K R"], vector: Float[Array, " C"]
-) -> Float[Array, " R"]:
+    column: Int[Array, "K R"], value: Float[Array, "K R"], vector: Float[jax.Array, " C"]
+) -> Float[jax.Array, " R"]:
     def term(index, weight):
         return weight * vector.at[index].get(mode="promise_in_bounds")
 

@@ -1,8 +1,8 @@
 """The paper's first experiment: five demonstrators of uneven quality in a gridworld (Figures 2 and 3).
 
-Every setting (largest precision, accuracy) and seed is one lane of a batched program: draw demonstrators, let them play,
-fit maximum-entropy IRL and IRLEED to the same episodes, and compute the returns of what was learnt exactly. This file
-reads top to bottom: configuration, one lane, the sweep. What the sweep amounts to is in `gridworld_results`.
+Every setting (largest precision, accuracy) and seed is one lane of a batched program: draw demonstrators, let them
+play, fit maximum-entropy IRL and IRLEED to the same episodes, and compute the returns of what was learnt exactly. This
+file reads top to bottom: configuration, one lane, the sweep. What the sweep amounts to is in `gridworld_results`.
 """
 
 import operator
@@ -74,6 +74,11 @@ class GridworldConfig:
             return [_cell(text) for text in self.settings]
         return list(QUICK) if self.quick else [(p, a) for p in MAX_PRECISION for a in ACCURACY]
 
+    @property
+    def runs(self) -> int:
+        """Data sets for each setting, as they will be."""
+        return 10 if self.quick else self.seeds
+
 
 class Learnt(eqx.Module):
     """What one method got out of one data set."""
@@ -100,14 +105,14 @@ def lane(key: Key, max_precision: Array, accuracy: Array, world: Gridworld, conf
     """Simulate one data set and learn from it by every method."""
     skill_key, play_key, published_key, draw_key = jax.random.split(key, 4)
     mdp, planner = world.mdp, _planner(config)
-    # The released program plans as if the corners did not end the episode; the paper's equations need no such thing.
-    plan = mdp.without_terminals() if config.planner == "averaged" else mdp
+    plan = mdp.without_terminals()  # the protocol: planners do not know that the corners end the episode
     skill = sample_demonstrators(
         skill_key, DEMONSTRATORS, mdp.feature_count, max_precision=max_precision, accuracy=accuracy
     )
     played = simulate_rollouts(play_key, mdp, planner, *skill, EPISODES, HORIZON, plan)
     statistics = tabulate_rollouts(mdp, played)
-    learnt, judged = {}, (None, None, jnp.asarray(0), jnp.asarray(True))
+    learnt: dict[str, Learnt] = {}
+    log_precision, perceived, steps, converged = None, None, jnp.asarray(0), jnp.asarray(True)
     if config.estimator != "published":
         pooled = eqx.tree_at(lambda s: s.action_counts, statistics, jnp.sum(statistics.action_counts, 0, keepdims=True))
         plain = run_to_end(Irleed.maxent(planner=planner), key, plan, pooled)
@@ -121,21 +126,24 @@ def lane(key: Key, max_precision: Array, accuracy: Array, world: Gridworld, conf
         if config.demonstrator == "known":
             draws = irleed.judge(draw_key, state, plan, own).log_precision_draws
             tail = (1 - INTERVAL) / 2
-            judged = jnp.quantile(draws, jnp.asarray([tail, 0.5, 1 - tail]), axis=0), None
+            log_precision = jnp.quantile(draws, jnp.asarray([tail, 0.5, 1 - tail]), axis=0)
         else:
-            judged = None, state.demonstrators.perceived(state.weights)
-        judged = *judged, state.step, state.to_gain <= irleed.tolerance
+            perceived = state.demonstrators.perceived(state.weights)
+        steps, converged = state.step, state.to_gain <= irleed.tolerance
     if config.estimator != "map":
-        protocol = Published(inference=Planned(planner, endless=config.planner == "averaged"))
+        protocol = Published(inference=Planned(planner))
         state = run_to_end(protocol, published_key, mdp, statistics)
         learnt["maxent_published"] = _evaluate(world, plan, state.irl_weights)
         learnt["irleed_published"] = _evaluate(world, plan, state.weights)
     return Lane(
-        jnp.mean(statistics.features @ mdp.reward),
-        jnp.mean(statistics.features, 0),
-        learnt,
-        gauge(jnp.log(skill.precision)),
-        *judged,
+        demonstrators=jnp.mean(statistics.features @ jnp.asarray(mdp.reward)),
+        visits=jnp.mean(statistics.features, 0),
+        learnt=learnt,
+        true_log_precision=gauge(jnp.log(skill.precision)),
+        log_precision=log_precision,
+        perceived=perceived,
+        steps=steps,
+        converged=converged,
     )
 
 
@@ -144,8 +152,8 @@ def _evaluate(world: Gridworld, plan, weights: Float[Array, " F"]) -> Learnt:
     q = optimal_q_values(plan, plan.rewards(weights))
     greedy = jax.nn.one_hot(jnp.argmax(q, -1), world.mdp.actions)
     policy = boltzmann_probabilities(q, SHARPNESS)
-    returns = (expected_return(world.mdp, each, HORIZON) for each in (greedy, policy))
-    return Learnt(*returns, weights)
+    greedy_return, policy_return = (expected_return(world.mdp, each, HORIZON) for each in (greedy, policy))
+    return Learnt(greedy_return, policy_return, weights)
 
 
 def _by_episode(mdp, played: Rollout) -> Statistics:
@@ -157,12 +165,21 @@ def _planner(config: GridworldConfig) -> AbstractPlanner:
     return Averaged() if config.planner == "averaged" else Soft()
 
 
+def check(config: GridworldConfig) -> Gridworld:
+    """The world to run in; refuses settings that cannot be run, before any work or any file depends on them."""
+    config.cells()
+    lanes = 1 if config.lanes is None else config.lanes
+    for name, value, least in (("--seeds", config.runs, 1), ("--size", config.size, 2), ("--lanes", lanes, 1)):
+        if value < least:
+            raise ConfigError(problem(name, got=value, expected=f"{least} or more", remedy="choose a larger number"))
+    return paper_gridworld(config.size, config.slip)
+
+
 @in_double_precision
 def sweep(config: GridworldConfig, progress: Callable[[int, int], None]) -> tuple[Lane, float]:
     """Run every lane, so many at a time; arrays have leading axes settings, seeds. Returns the seconds it took, too."""
-    cells, seeds = config.cells(), 10 if config.quick else config.seeds
-    _check(config, seeds)
-    world = paper_gridworld(config.size, config.slip)
+    world = check(config)
+    cells, seeds = config.cells(), config.runs
     jobs = [(cell, seed) for cell in cells for seed in range(seeds)]
     width = min(len(jobs), config.lanes or LANES[jax.default_backend(), config.demonstrator])
     batch = jax.jit(lambda keys, p, a, world: jax.vmap(lane, (0, 0, 0, None, None))(keys, p, a, world, config))
@@ -197,7 +214,3 @@ def _cell(text: str) -> tuple[float, float]:
     )
 
 
-def _check(config: GridworldConfig, seeds: int) -> None:
-    for name, value, least in (("--seeds", seeds, 1), ("--size", config.size, 2), ("--lanes", config.lanes or 1, 1)):
-        if value < least:
-            raise ConfigError(problem(name, got=value, expected=f"{least} or more", remedy="choose a larger number"))

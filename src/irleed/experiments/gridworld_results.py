@@ -62,7 +62,7 @@ def summarise(config: GridworldConfig, lanes: Lane) -> dict[str, object]:
         summary["converged"] = float(lanes.converged.mean())
         summary["newton_steps"] = float(lanes.steps.mean())
     if lanes.log_precision is not None:
-        low, middle, high = np.moveaxis(lanes.log_precision, 2, 0)
+        low, middle, high = np.moveaxis(np.asarray(lanes.log_precision), 2, 0)
         ranks = rank_correlation(lanes.true_log_precision, middle)
         inside = (lanes.true_log_precision >= low) & (lanes.true_log_precision <= high)
         summary["precision_rank_correlation"] = float(ranks.mean())
@@ -70,7 +70,8 @@ def summarise(config: GridworldConfig, lanes: Lane) -> dict[str, object]:
         summary["precision_interval_median_ratio"] = float(np.exp(np.median(high - low)))
     if lanes.perceived is not None:
         truth = np.repeat(np.arange(DEMONSTRATORS), EPISODES)
-        found = [adjusted_rand_index(truth, _clusters(p)) for p in lanes.perceived.reshape(-1, *lanes.perceived.shape[2:])]
+        data_sets = lanes.perceived.reshape(-1, *lanes.perceived.shape[2:])
+        found = [adjusted_rand_index(truth, _clusters(perceived)) for perceived in data_sets]
         summary["adjusted_rand_index"] = float(np.mean(found))
         summary["adjusted_rand_index_standard_error"] = float(np.std(found) / np.sqrt(len(found)))
     return summary
@@ -182,7 +183,7 @@ def rank_correlation(a: Float[Array, "*N D"], b: Float[Array, "*N D"]) -> Float[
 
 def _clusters(perceived: Float[Array, "D F"]) -> Int[Array, " D"]:
     """Group episodes by what they seem to pursue, into as many groups as there were demonstrators."""
-    return kmeans2(perceived, DEMONSTRATORS, iter=50, minit="++", seed=0)[1]
+    return kmeans2(perceived, DEMONSTRATORS, iter=50, minit="++", seed=0)[1]  # pyright: ignore[reportCallIssue]
 
 
 def adjusted_rand_index(truth: Int[Array, " D"], found: Int[Array, " D"]) -> float:

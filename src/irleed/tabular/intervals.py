@@ -2,8 +2,9 @@ r"""Credible intervals of the precisions.
 
 Near the estimate, demonstrator $i$'s likelihood is a Gaussian in $u_i$ with curvature $H_i$, and before it is seen
 $u_i \sim N(\beta_i\theta, \beta_i^2 (1/\alpha + C))$ with $C$ the covariance of the weights. So the posterior of
-$\log\beta_i$, weights and bias integrated out, is known in closed form along a grid: one-sided for a demonstrator who might as well act at random, where a Gaussian in $\log\beta_i$
-would be wrong. The gauge mixes the demonstrators: draws from all of them are centred together.
+$\log\beta_i$, weights and bias integrated out, is known in closed form along a grid: one-sided for a demonstrator who
+might as well act at random, where a Gaussian in $\log\beta_i$ would be wrong. The gauge mixes the demonstrators: draws
+from all of them are centred together.
 """
 
 import equinox as eqx
@@ -54,7 +55,7 @@ def precision_draws(
         grid = at + offset
         density = jax.lax.map(lambda point: log_density(point, *rest), grid)
         cumulative = jnp.cumsum(jnp.exp(density - jnp.max(density)))
-        levels = (jax.random.permutation(key, DRAWS) + 0.5) / DRAWS
+        levels = (jax.random.permutation(key, DRAWS).astype(float) + 0.5) / DRAWS
         return jnp.interp(levels, cumulative / cumulative[-1], grid)
 
     keys = jax.random.split(key, len(log_precision))
@@ -71,12 +72,12 @@ def diagonalise(
 ) -> tuple[Float[Array, "D F"], Float[Array, "D F"], Float[Array, "D F"]]:
     r"""The mean, natural parameter and curvature that `precision_draws` takes.
 
-    `covariance` is that of $\theta + \epsilon_i$ before demonstrator $i$ is seen. In coordinates where it is the identity,
-    each curvature has its own eigenvectors.
+    `covariance` is that of $\theta + \epsilon_i$ before demonstrator $i$ is seen. In coordinates where it is the
+    identity, each curvature has its own eigenvectors.
     """
     value, vector = eigenvalues_and_vectors(covariance)
     root = jnp.sqrt(jnp.maximum(value, 1e-300))
-    widen, narrow = (vector * root) @ vector.T, (vector / root) @ vector.T
+    widen, narrow = (vector * root[None]) @ vector.T, (vector / root[None]) @ vector.T
 
     def one(u, slope, curvature):
         value, vector = eigenvalues_and_vectors(widen @ curvature @ widen)

@@ -2,8 +2,8 @@ r"""IRLEED in a finite MDP, exactly: maximum a posteriori by Newton's method. Ma
 
 The likelihood of the observed actions is Eq. (7) of the paper; precision, bias and the gauge are those of
 `irleed.demonstrator`. Weights and precisions maximise the posterior with the biases' volume accounted for: at fixed
-precisions, $\theta$ and $\epsilon$ are integrated out to second order (`irleed.tabular.laplace`). The plain joint maximum,
-`evidence=False`, favours whatever scale makes the biases cheap, and confuses large biases with high precision.
+precisions, $\theta$ and $\epsilon$ are integrated out to second order (`irleed.tabular.laplace`). The plain joint
+maximum, `evidence=False`, favours whatever scale makes the biases cheap, and confuses large biases with high precision.
 """
 
 import equinox as eqx
@@ -104,7 +104,7 @@ class Irleed(eqx.Module):
         counts = statistics.action_counts
         local = self._linearise(state, mdp, counts)
         direction = local.curvature.gauged_solve(*(-g for g in local.gradient))
-        slope = sum(jnp.vdot(g, d) for g, d in zip(local.gradient, direction, strict=True))
+        slope = sum((jnp.vdot(g, d) for g, d in zip(local.gradient, direction, strict=True)), jnp.asarray(0.0))
         prior = Prior(state.bias_prior.inverse, self.prior.log_precision, state.weight_prior.inverse)
 
         def moved(size):
@@ -120,7 +120,8 @@ class Irleed(eqx.Module):
 
         size = _backtrack(objective, slope, _cut(direction[2]))
         weights, demonstrators = moved(size)
-        weight_prior, bias_prior, volume, volume_slope = self._evidence_terms(state, weights, demonstrators, local.evidence)
+        terms = self._evidence_terms(state, weights, demonstrators, local.evidence)
+        weight_prior, bias_prior, volume, volume_slope = terms
         to_gain = -slope
         if self.evidence:
             determined = local.evidence
@@ -173,7 +174,7 @@ class Irleed(eqx.Module):
         bias = precision[:, None] * slope + state.bias_prior.inverse * demonstrators.bias
         turn = jnp.sum(perceived * slope, -1) + state.volume
         turn = turn + self.prior.log_precision * gauge(demonstrators.log_precision)
-        hessian = jax.vmap(jax.jacrev(jax.grad(one)))(perceived, counts)  # reverse over reverse: see `linear`
+        hessian = jax.vmap(lambda u, count: fisher_information(self.planner, mdp, count, u))(perceived, counts)
         curvature, evidence = laplace.factorise(
             precision,
             perceived,
@@ -224,12 +225,29 @@ class _Local(eqx.Module):
 def negative_log_likelihood(
     planner: AbstractPlanner, mdp: FiniteMDP, counts: Float[Array, "D S A"], perceived: Float[Array, "D F"]
 ) -> Float[Array, ""]:
-    r"""$-\sum_i \sum_{s,a} n_i(s,a) \log \pi_i(a|s)$, the paper's Eq. (7) without what does not depend on the estimate."""
+    r"""$-\sum_i \sum_{s,a} n_i(s,a) \log \pi_i(a|s)$: the paper's Eq. (7), but for what no estimate changes."""
 
     def one(u, count):
         return -jnp.sum(count * boltzmann(planner.q_values(mdp, mdp.rewards(u))))
 
     return jnp.sum(jax.vmap(one)(perceived, counts))
+
+
+def fisher_information(
+    planner: AbstractPlanner, mdp: FiniteMDP, count: Float[Array, "S A"], perceived: Float[Array, " F"]
+) -> Float[Array, "F F"]:
+    r"""Expected curvature of a demonstrator's negative log-likelihood in $u$, given the states they were seen in.
+
+    $\sum_s n(s)\, \mathrm{Cov}_{a \sim \pi}(\partial Q(s, a)/\partial u)$: never negative, and the Hessian itself where
+    values are linear in the reward.
+    """
+    q = planner.q_values(mdp, mdp.rewards(perceived))
+    policy = jnp.exp(boltzmann(q))
+    directions = jax.vmap(mdp.rewards)(jnp.eye(mdp.feature_count))
+    slope = jax.vmap(lambda direction: planner.q_derivative(mdp, q, direction), out_axes=-1)(directions)
+    centred = slope - jnp.sum(policy[..., None] * slope, 1, keepdims=True)
+    weighted = (policy * jnp.sum(count, -1, keepdims=True))[..., None] * centred
+    return weighted.reshape(-1, slope.shape[-1]).T @ centred.reshape(-1, slope.shape[-1])
 
 
 def _cut(turn: Float[Array, " D"]) -> Float[Array, ""]:

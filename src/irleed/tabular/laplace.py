@@ -1,9 +1,10 @@
 r"""Curvature of the posterior: Newton steps, effective parameters and intervals, all from the same small inverses.
 
 Write $u_i = \beta_i(\theta + \epsilon_i)$, $g_i$ and $H_i$ for the gradient and Hessian of demonstrator $i$'s negative
-log-likelihood in $u_i$. The Hessian of the penalised objective in $(\theta, \epsilon, \log\beta)$ is an arrow: only $\theta$
-couples the demonstrators. Eliminating $\epsilon_i$ by $X_i = (\beta_i^2 H_i + \alpha)^{-1}$ and then $\log\beta_i$, a
-scalar each, leaves one system in $\theta$; the gauge $\sum_i \log\beta_i = 0$ is a constraint on the step.
+log-likelihood in $u_i$. The Hessian of the penalised objective in $(\theta, \epsilon, \log\beta)$ is an arrow: only
+$\theta$ couples the demonstrators. Eliminating $\epsilon_i$ by $X_i = (\beta_i^2 H_i + \alpha)^{-1}$ and then
+$\log\beta_i$, a scalar each, leaves one system in $\theta$; the gauge $\sum_i \log\beta_i = 0$ is a constraint on the
+step.
 """
 
 import equinox as eqx
@@ -61,8 +62,8 @@ class Laplace(eqx.Module):
 class Evidence(eqx.Module):
     r"""What integrating $\theta$ and $\epsilon$ out, at fixed precisions, contributes.
 
-    `parameters` is $\gamma_i = \mathrm{tr}(\beta_i^2 H_i\, \mathrm{Cov}(\theta + \epsilon_i))$, the number of parameters
-    that demonstrator $i$'s data determine. It is the derivative of half the log determinant of the Hessian with respect
+    `parameters` is $\gamma_i = \mathrm{tr}(\beta_i^2 H_i\, \mathrm{Cov}(\theta + \epsilon_i))$, how many parameters
+    demonstrator $i$'s data determine. It is the derivative of half the log determinant of the Hessian with respect
     to $\log\beta_i$; `parameters_slope` is the larger part of its own derivative.
     """
 
@@ -89,7 +90,7 @@ def factorise(
     scaled = precision[:, None, None] ** 2 * hessian
     by_turn = jnp.einsum("dfg,dg->df", hessian, perceived)
     cross = precision[:, None] * by_turn
-    spread = jax.vmap(inverse)(scaled + bias_prior * identity) if learn_bias else jnp.zeros_like(scaled)
+    spread = jax.vmap(inverse)(scaled + bias_prior * identity[None]) if learn_bias else jnp.zeros_like(scaled)
     response = spread @ scaled
     kept = scaled - scaled @ response  # what the weights feel of a demonstrator whose bias gives way
     corner = weight_prior * identity + jnp.sum(kept, 0)
@@ -105,8 +106,8 @@ def factorise(
 def _evidence(spread, response, kept, weights_covariance, weight_prior, bias_prior) -> Evidence:
     identity = jnp.eye(response.shape[-1])
     own = jnp.einsum("dff->d", response)
-    remainder = identity - response  # how theta + eps_i follows theta
-    shares = jnp.sum(kept * weights_covariance, (1, 2))
+    remainder = identity[None] - response  # how theta + eps_i follows theta
+    shares = jnp.sum(kept * weights_covariance[None], (1, 2))
     bias_variance = jnp.einsum("dff->", spread) + jnp.sum((response @ weights_covariance) * response)
     return Evidence(
         parameters=own + jnp.sum((kept @ weights_covariance) * remainder, (1, 2)),

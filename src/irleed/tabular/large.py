@@ -1,9 +1,11 @@
-r"""The estimate of `irleed.tabular.irleed` where there are too many features for their Hessians: L-BFGS, diagonals only.
+r"""The estimate of `irleed.tabular.irleed` where features are too many for their Hessians: L-BFGS, diagonals only.
 
 The objective is the same. The curvatures $H_i$ enter through their diagonals alone, estimated by Hutchinson's method
-($\mathrm{diag}\,H \approx \mathrm{mean}_z\, z \odot H z$ over random signs $z$) and refreshed now and then; with indicator
-features a diagonal entry is one state's information about its own reward.
+($\mathrm{diag}\,H \approx \mathrm{mean}_z\, z \odot H z$ over random signs $z$) and refreshed now and then; with
+indicator features a diagonal entry is one state's information about its own reward.
 """
+
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -62,7 +64,7 @@ class LargeIrleed(eqx.Module):
             weight_prior=Width.starting(self.prior.weights),
             bias_prior=Width.starting(self.prior.bias),
             volume=jnp.zeros(demonstrators),
-            memory=self._optimiser().init((weights, model)),
+            memory=self._optimiser().init((weights, model)),  # pyright: ignore[reportArgumentType]
             loss=jnp.asarray(jnp.inf),
             to_gain=jnp.asarray(jnp.inf),
             step=jnp.asarray(0, jnp.int32),
@@ -86,7 +88,7 @@ class LargeIrleed(eqx.Module):
             volume = jnp.vdot(state.volume, gauge(demonstrators.log_precision))
             return loss + prior.penalty(weights, demonstrators) + volume
 
-        estimate = state.weights, state.demonstrators
+        estimate: Any = state.weights, state.demonstrators  # optax's types know no modules
         # What the line search remembers of the objective is out of date once its terms have changed.
         value, gradient = jax.lax.cond(
             looking | (state.step == 0),
@@ -96,7 +98,8 @@ class LargeIrleed(eqx.Module):
         updates, memory = self._optimiser().update(
             gradient, state.memory, estimate, value=value, grad=gradient, value_fn=objective
         )
-        weights, demonstrators = optax.apply_updates(estimate, updates)
+        moved: Any = optax.apply_updates(estimate, updates)
+        weights, demonstrators = moved
         gained = jnp.where(looking | (state.step == 0), jnp.inf, value - optax.tree.get(memory, "value"))
         new = State(
             weights=weights,

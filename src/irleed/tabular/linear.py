@@ -79,7 +79,7 @@ def _value_forward(tolerance, mdp, policy, reward):
 
 def _value_backward(tolerance, residual, cotangent):
     mdp, policy, value = residual
-    visits = discounted_visits(tolerance, mdp, policy, cotangent)
+    visits: Array = discounted_visits(tolerance, mdp, policy, cotangent)  # pyright: ignore[reportAssignmentType]
     return None, mdp.discount * moving(mdp, visits)[:, None] * expected_successor(mdp, value), visits
 
 

@@ -37,12 +37,17 @@ class AbstractPlanner(eqx.Module):
     def q_values(self, mdp: FiniteMDP, reward: Reward) -> Float[Array, "S A"]:
         r"""Values $Q$ such that the policy is $\pi(a|s) \propto \exp Q(s, a)$. Differentiable in `reward`."""
 
+    @abc.abstractmethod
+    def q_derivative(self, mdp: FiniteMDP, q: Float[Array, "S A"], direction: Reward) -> Float[Array, "S A"]:
+        """How the values `q` change as the reward moves in a direction."""
+
 
 class Soft(AbstractPlanner):
     r"""The paper's planner, Eqs. (3)-(5): $Q = r + \gamma E[V']$, $V = \log \sum_a \exp Q$, with $\beta$ in the reward.
 
     A terminal state is one that is never left and gives nothing more, so that it goes on collecting the entropy of
-    $A$ equal actions, $\log A / (1 - \gamma)$ in all. Were that left out, anyone would flee the goal to keep their choices.
+    $A$ equal actions, $\log A / (1 - \gamma)$ in all. Were that left out, anyone would flee the goal to keep their
+    choices.
     """
 
     tolerance: float = eqx.field(static=True, default=1e-8)
@@ -50,6 +55,12 @@ class Soft(AbstractPlanner):
     def q_values(self, mdp: FiniteMDP, reward: Reward) -> Float[Array, "S A"]:
         """See `AbstractPlanner.q_values`."""
         return _soft_q_values(self.tolerance, mdp, reward)
+
+    def q_derivative(self, mdp: FiniteMDP, q: Float[Array, "S A"], direction: Reward) -> Float[Array, "S A"]:
+        """See `AbstractPlanner.q_derivative`: the direction's value under the soft policy."""
+        policy = jax.nn.softmax(q)
+        value = policy_value(self.tolerance, mdp, policy, mean_reward(mdp, policy, direction))
+        return by_action(mdp, direction) + mdp.discount * expected_successor(mdp, value)
 
 
 class Averaged(AbstractPlanner):
@@ -67,6 +78,10 @@ class Averaged(AbstractPlanner):
         value = policy_value(self.tolerance, mdp, uniform, mean_reward(mdp, uniform, reward))
         # The released program weighs successors by their full, undiscounted value.
         return by_action(mdp, reward) / mdp.discount + expected_successor(mdp, value)
+
+    def q_derivative(self, mdp: FiniteMDP, q: Float[Array, "S A"], direction: Reward) -> Float[Array, "S A"]:
+        """See `AbstractPlanner.q_derivative`: values are linear in the reward."""
+        return self.q_values(mdp, direction)
 
 
 def optimal_q_values(mdp: FiniteMDP, reward: Reward, tolerance: float = 1e-8) -> Float[Array, "S A"]:
@@ -129,7 +144,8 @@ def _soft_backward(tolerance, residual, cotangent):
     """The derivative of a soft value is an expected sum of visits under the soft policy (the paper's Lemma)."""
     mdp, reward, q = residual
     policy = jax.nn.softmax(q)
-    visits = discounted_visits(tolerance, mdp, policy, mdp.discount * push_forward(mdp, cotangent))
+    pushed = mdp.discount * push_forward(mdp, cotangent)
+    visits: Array = discounted_visits(tolerance, mdp, policy, pushed)  # pyright: ignore[reportAssignmentType]
     by_reward = cotangent + policy * moving(mdp, visits)[:, None]
     if reward.ndim == 1:
         by_reward = by_reward.sum(-1) + jnp.where(mdp.terminal, visits, 0.0)
