@@ -25,7 +25,12 @@ from irleed.fit import Fit, fit, suitable
 from irleed.report import figures, progress
 from irleed.simulate import simulate
 from irleed.store import prepare, write_json
+from irleed.tabular.irleed import Irleed
+from irleed.tabular.large import LargeIrleed
+from irleed.tabular.online import SoftQLearning
 from irleed.tabular.planning import Averaged, Soft
+from irleed.tabular.statistics import tabulate
+from irleed.tabular.published import Planned, Published
 
 PlannerName = Literal["soft", "averaged"]
 PLANNERS = {"soft": Soft(), "averaged": Averaged()}
@@ -46,10 +51,10 @@ class InspectCommand:
         if self.json:
             print(json.dumps(summary, indent=1))
             return
-        console.print(f"{summary['transitions']} transitions in {summary['episodes']} episodes", highlight=False)
+        _say(console, f"{summary['transitions']} transitions in {summary['episodes']} episodes")
         for part in ("observation", "action"):
             facts = ", ".join(f"{key} {value}" for key, value in summary[part].items() if value is not None)
-            console.print(f"{part}: {escape(facts)}", highlight=False)
+            _say(console, f"{part}: {facts}")
         table = Table()
         for heading in summary["demonstrators"][0]:
             table.add_column(heading.replace("_", " "), justify="left" if heading == "name" else "right")
@@ -57,7 +62,7 @@ class InspectCommand:
             table.add_row(*(_cell(value) for value in row.values()))
         console.print(table)
         for warning in summary["warnings"]:
-            console.print(f"note: {escape(warning)}", highlight=False)
+            _say(console, f"note: {warning}")
 
 
 @dataclass(frozen=True)
@@ -92,6 +97,9 @@ class FitCommand:
     """Folder for fit.json, policy.safetensors and the figures; nothing is written without it."""
     algorithm: Literal["irleed", "maxent"] = "irleed"
     """IRLEED, or maximum-entropy IRL, which takes all demonstrators for equal experts."""
+    estimator: Literal["map", "published", "online"] = "map"
+    """The converged estimate with intervals; the paper's protocol; or that protocol with the dynamics unknown, policies
+    being found by soft Q-learning on sampled transitions."""
     planner: PlannerName = "soft"
     """How demonstrators are supposed to plan: by the paper's equations, or as its released program does."""
     endless: bool = False
@@ -107,24 +115,32 @@ class FitCommand:
         """Fit, print, and write what was asked for."""
         demonstrations = load(self.data)
         mdp, shape = self.source.load()
+        tabulate(demonstrations, mdp)  # data that do not belong to the MDP are refused before anything is written
         folder = None if self.out is None else prepare(self.out)
         if self.demonstrator == "episode":
             demonstrations = demonstrations.by_episode()
-        settings = {"maxent": self.algorithm == "maxent", "anonymous": self.demonstrator == "episode"}
-        algorithm = suitable(mdp, PLANNERS[self.planner], **settings)
+        algorithm = self._algorithm(mdp, int(demonstrations.length.max()))
         with progress.shown(Console(stderr=True), "fit") as callback:
             found = fit(
                 demonstrations, mdp, algorithm=algorithm, endless=self.endless, seed=self.seed, progress=callback
             )
         if not found.converged:
-            Console(stderr=True).print("warning: stopped before convergence; see `history`", highlight=False)
+            _say(Console(stderr=True), "warning: stopped before convergence; see `history`")
         if self.json:
             print(json.dumps(found.summary(), indent=1))
         else:
             console.print(found.expertise.table())
         if folder is not None:
             _write_fit(folder, self, found, shape)
-            console.print(f"wrote {folder}", highlight=False)
+            _say(Console(stderr=True) if self.json else console, f"wrote {folder}")
+
+    def _algorithm(self, mdp: FiniteMDP, horizon: int) -> Irleed | LargeIrleed | Published:
+        planner, maxent = PLANNERS[self.planner], self.algorithm == "maxent"
+        if self.estimator == "map":
+            return suitable(mdp, planner, maxent=maxent, anonymous=self.demonstrator == "episode")
+        online = self.estimator == "online"
+        inference = SoftQLearning() if online else Planned(planner, endless=self.endless)
+        return Published(inference=inference, horizon=horizon, outer_rounds=1 if maxent else 2)
 
 
 @dataclass(frozen=True)
@@ -163,9 +179,9 @@ class SimulateCommand:
         known = {name: getattr(truth, name) for name in ("precision", "bias", "weights")}
         plain = {name: None if values is None else values.tolist() for name, values in known.items()}
         write_json(self.out.with_suffix(".truth.json"), plain)
-        console.print(
+        _say(
+            console,
             f"wrote {self.out}: {demonstrations.transitions} transitions in {demonstrations.episodes} episodes",
-            highlight=False,
         )
 
 
@@ -202,7 +218,7 @@ def main(arguments: list[str] | None = None) -> None:
             description = "Learn from demonstrators of uneven skill."
             tyro.cli(Command, prog="irleed", description=description, args=arguments).run(console)  # pyright: ignore
     except IrleedError as error:
-        print(f"irleed: {error}", file=sys.stderr)
+        print(f"irleed: {_one_line(str(error))}", file=sys.stderr)
         sys.exit(2)
     except KeyboardInterrupt:
         print("irleed: interrupted", file=sys.stderr)
@@ -216,7 +232,7 @@ def _experiment_gridworld(config: GridworldConfig, console: Console) -> None:
     with progress.shown(Console(stderr=True), "gridworld") as callback:
         lanes, seconds = sweep(config, callback)
     console.print(gridworld_results.tables(gridworld_results.write(config, lanes, seconds)))
-    console.print(f"{seconds:.0f} s; wrote {config.out}", highlight=False)
+    _say(console, f"{seconds:.0f} s; wrote {config.out}")
 
 
 def _write_fit(folder: Path, command: FitCommand, found: Fit, shape: tuple[int, int] | None) -> None:
@@ -230,6 +246,16 @@ def _write_fit(folder: Path, command: FitCommand, found: Fit, shape: tuple[int, 
     if shape is not None and np.prod(shape) == len(found.weights):
         maps = {"shared reward": found.weights, **{f"bias of {n}": b for n, b in zip(names, found.bias, strict=True)}}
         figures.save(figures.gridworld_maps(*shape, dict(list(maps.items())[:8])), folder / "maps")
+
+
+def _say(console: Console, text: str) -> None:
+    """Print text as it is: no markup, no colours, no line breaks in the middle of a path."""
+    console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def _one_line(text: str) -> str:
+    """Whatever a path or a name has in it, the message is one line."""
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 def _cell(value: object) -> str:

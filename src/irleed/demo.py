@@ -67,9 +67,9 @@ class Demo:
             data.names, expertise.precision, expertise.precision_low, expertise.precision_high
         )
         figures.save(bars, folder / "expertise")
-        console.print(f"wrote the data, the MDP and the figures to {folder}; next, try", highlight=False)
         again = f"irleed fit {folder}/demonstrations.npz --mdp {folder}/mdp.npz --planner averaged --endless"
-        console.print(f"  {again}", highlight=False, soft_wrap=True)
+        wrote = f"wrote the data, the MDP and the figures to {folder}; next, try\n  {again}"
+        console.print(wrote, markup=False, highlight=False, soft_wrap=True)
 
 
 @in_double_precision

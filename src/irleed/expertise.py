@@ -47,7 +47,7 @@ class Expertise(eqx.Module):
     def table(self, limit: int = 30) -> Table:
         """A readable table, the most precise first."""
         caption = "intervals hold 90 % of the posterior; precision 1 is the average"
-        table = Table(title="Expertise", caption=caption, box=SIMPLE_HEAD)
+        table = Table(title="Expertise", caption=caption, box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
         for heading in ("demonstrator", "n", "precision", "bias", "loglik", "weight"):
             table.add_column(heading, justify="left" if heading == "demonstrator" else "right", no_wrap=True)
         order = np.argsort(-np.asarray(self.precision), kind="stable")
@@ -71,5 +71,5 @@ def _with_interval(value: Scalar, low: Scalar, high: Scalar) -> str:
 
 
 def _plain(value: float) -> float | None:
-    """A number for JSON, which knows no NaN."""
-    return None if np.isnan(value) else float(value)
+    """A number for JSON, which knows neither NaN nor infinity."""
+    return float(value) if np.isfinite(value) else None

@@ -18,6 +18,7 @@ from irleed.tabular.intervals import Judgement
 from irleed.tabular.irleed import Irleed
 from irleed.tabular.large import LargeIrleed
 from irleed.tabular.planning import AbstractPlanner, Soft, optimal_q_values
+from irleed.tabular.published import Published
 from irleed.tabular.statistics import Statistics, tabulate
 
 # Up to this many features Hessians are written out; beyond, only their diagonals are estimated.
@@ -64,7 +65,7 @@ def fit(
     demonstrations: Demonstrations,
     mdp: FiniteMDP,
     *,
-    algorithm: Irleed | LargeIrleed | None = None,
+    algorithm: Irleed | LargeIrleed | Published | None = None,
     endless: bool = False,
     sharpness: float = SHARPNESS,
     seed: int = 0,
@@ -74,7 +75,8 @@ def fit(
 
     **Arguments:**
 
-    - `algorithm`: IRLEED with the planner `Soft` by default; `Irleed.maxent()` is plain maximum-entropy IRL.
+    - `algorithm`: IRLEED with the planner `Soft` by default; `Irleed.maxent()` is plain maximum-entropy IRL,
+      `Published()` the paper's protocol, and `Published(inference=SoftQLearning())` needs only samples of the dynamics.
     - `endless`: plan as if terminal states did not end the episode, as the released gridworld program does.
     - `sharpness`: of the policy returned, see `irleed.policy.boltzmann_policy`.
     - `progress`: called as the fit proceeds.
@@ -84,15 +86,17 @@ def fit(
     statistics = tabulate(demonstrations, mdp)
     plan = mdp.without_terminals() if endless else mdp
     key = jax.random.key(seed)
-    state, history = run(algorithm, key, plan, statistics, progress=progress)
-    judgement = _judge(algorithm, key, state, plan, statistics)
+    # The published protocol plays episodes, which do end, whatever its own planner believes.
+    world = mdp if isinstance(algorithm, Published) else plan
+    state, history = run(algorithm, key, world, statistics, progress=progress)
+    judgement = _judge(algorithm, key, state, world, statistics)
     return Fit(
         policy=TabularPolicy(probabilities=np.asarray(_policy(plan, state.weights, sharpness))),
         expertise=_expertise(demonstrations.names, statistics, state.weights, judgement),
         weights=np.asarray(state.weights),
-        bias=np.asarray(state.demonstrators.bias),
+        bias=np.asarray(judgement.bias),
         history=tuple(history),
-        converged=bool(state.to_gain <= algorithm.tolerance),
+        converged=bool(algorithm.converged(state)),
         seconds=time.perf_counter() - began,
     )
 

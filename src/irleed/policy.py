@@ -27,9 +27,12 @@ class TabularPolicy(eqx.Module):
         """Actions for one state or an array of states; the second value is there for callers of Stable-Baselines3."""
         state = np.asarray(observation)
         table = np.asarray(self.probabilities)
-        if not np.issubdtype(state.dtype, np.integer) or state.min(initial=0) < 0 or state.max(initial=0) >= len(table):
+        whole = np.issubdtype(state.dtype, np.integer)
+        bad = state[(state < 0) | (state >= len(table))] if whole else state.ravel()
+        if not whole or bad.size:
+            got = bad[0] if whole else f"numbers of type {state.dtype}"
             raise SpaceError(
-                problem("observation", got=observation, expected=f"states 0 to {len(table) - 1}", remedy="index states")
+                problem("observation", got=got, expected=f"states 0 to {len(table) - 1}", remedy="index states")
             )
         if deterministic:
             return table.argmax(-1)[state], None
@@ -48,10 +51,9 @@ class TabularPolicy(eqx.Module):
         try:
             with safe_open(str(path), framework="numpy") as file:
                 header = json.loads((file.metadata() or {}).get("irleed", "{}"))
-                if header.get("format") != FORMAT:
-                    raise DataError(
-                        problem(str(path), got=header.get("format"), expected=FORMAT, remedy="name a saved policy")
-                    )
+                found = header.get("format") if isinstance(header, dict) else None
+                if found != FORMAT:
+                    raise DataError(problem(str(path), got=found, expected=FORMAT, remedy="name a saved policy"))
                 return cls(probabilities=file.get_tensor("probabilities"))
         except (OSError, SafetensorError, json.JSONDecodeError) as error:
             raise DataError(

@@ -21,14 +21,19 @@ def test_inverse_alone_in_a_batch_and_in_a_batch_of_batches():
     np.testing.assert_allclose(jax.jit(inverse)(given[0, 0]), expected[0, 0], rtol=1e-10)
     np.testing.assert_allclose(jax.jit(jax.vmap(inverse))(given[0]), expected[0], rtol=1e-10)
     np.testing.assert_allclose(jax.jit(jax.vmap(jax.vmap(inverse)))(given), expected, rtol=1e-10)
-    np.testing.assert_allclose(jax.jit(jax.vmap(inverse, in_axes=2))(np.moveaxis(given[0], 0, 2)), expected[0], rtol=1e-10)
+    np.testing.assert_allclose(
+        jax.jit(jax.vmap(inverse, in_axes=2))(np.moveaxis(given[0], 0, 2)), expected[0], rtol=1e-10
+    )
     np.testing.assert_array_equal(jax.jit(inverse)(given[0, 0]), jax.jit(jnp.linalg.inv)(given[0, 0]))
 
 
 def test_eigenvectors_alone_and_in_a_batch():
     given = matrices(3, 4, 5, 5)
     given = given + np.swapaxes(given, -1, -2)
-    for function, part in ((eigenvalues_and_vectors, given[0, 0]), (jax.vmap(jax.vmap(eigenvalues_and_vectors)), given)):
+    for function, part in (
+        (eigenvalues_and_vectors, given[0, 0]),
+        (jax.vmap(jax.vmap(eigenvalues_and_vectors)), given),
+    ):
         value, vector = jax.jit(function)(part)
         np.testing.assert_allclose(value, np.linalg.eigvalsh(part), rtol=1e-10)
         again = np.einsum("...ij,...j,...kj->...ik", vector, value, vector)

@@ -130,6 +130,7 @@ def expertise_bars(
     """Each demonstrator's precision and its interval, the most precise on top, on a logarithmic axis."""
     order = np.argsort(np.asarray(precision), kind="stable")
     centre, low, high = (np.asarray(x, float)[order] for x in (precision, low, high))
+    low, high = np.where(np.isnan(low), centre, low), np.where(np.isnan(high), centre, high)  # no interval: a point
     limits = _limits(centre, low, high)
     centre = np.maximum(centre, limits[0])  # zero has no place on this axis but its edge
     pitch = min(max(8.0 / len(names), 0.08), 0.22, TALLEST / len(names))  # inches a row

@@ -22,7 +22,8 @@ DRAWS = 512
 class Judgement(eqx.Module):
     """What is known about D demonstrators once the estimate has converged."""
 
-    log_precision_draws: Float[Array, "M D"]  # posterior draws, in the gauge
+    log_precision_draws: Float[Array, "M D"]  # posterior draws, in the gauge; a single one where there is no interval
+    bias: Float[Array, "D F"]
     bias_norm: Float[Array, " D"]
     bias_norm_deviation: Float[Array, " D"]  # posterior standard deviation
     log_likelihood: Float[Array, " D"]  # of each demonstrator's actions under their own policy

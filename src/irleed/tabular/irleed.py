@@ -96,7 +96,11 @@ class Irleed(eqx.Module):
 
     def finished(self, state: State) -> Bool[Array, ""]:
         """Converged, or out of steps."""
-        return (state.to_gain <= self.tolerance) | (state.step >= self.max_steps)
+        return self.converged(state) | (state.step >= self.max_steps)
+
+    def converged(self, state: State) -> Bool[Array, ""]:
+        """A further step would gain next to nothing."""
+        return state.to_gain <= self.tolerance
 
     def update(self, key: Key, state: State, mdp: FiniteMDP, statistics: Statistics) -> tuple[State, Info]:
         """One damped Newton step on the objective; then the terms of the evidence, for the next step."""
@@ -156,6 +160,7 @@ class Irleed(eqx.Module):
         fixed = jnp.zeros_like(draws)
         return Judgement(
             log_precision_draws=draws if self.learn_precision else fixed,
+            bias=demonstrators.bias,
             bias_norm=jnp.linalg.norm(demonstrators.bias, axis=-1),
             bias_norm_deviation=jnp.sqrt(local.curvature.bias_norm_variance(demonstrators.bias)),
             log_likelihood=-local.losses,

@@ -71,9 +71,12 @@ class LargeIrleed(eqx.Module):
         )
 
     def finished(self, state: State) -> Bool[Array, ""]:
-        """Converged after the curvature has been seen twice, or out of steps."""
-        settled = (state.to_gain <= self.tolerance) & (state.step > 2 * self.refresh)
-        return settled | (state.step >= self.max_steps)
+        """Converged, or out of steps."""
+        return self.converged(state) | (state.step >= self.max_steps)
+
+    def converged(self, state: State) -> Bool[Array, ""]:
+        """The last step gained next to nothing, after the curvature has been seen twice."""
+        return (state.to_gain <= self.tolerance) & (state.step > 2 * self.refresh)
 
     def update(self, key: Key, state: State, mdp: FiniteMDP, statistics: Statistics) -> tuple[State, Info]:
         """One step of L-BFGS; now and then, first a look at the curvature."""
@@ -126,6 +129,7 @@ class LargeIrleed(eqx.Module):
         shares = jnp.sum(kept / (state.weight_prior.inverse + jnp.sum(kept, 0)), -1)
         return Judgement(
             log_precision_draws=gauge(demonstrators.log_precision)[None],
+            bias=demonstrators.bias,
             bias_norm=jnp.linalg.norm(demonstrators.bias, axis=-1),
             bias_norm_deviation=jnp.full(len(losses), jnp.nan),
             log_likelihood=-losses,

@@ -12,7 +12,9 @@ import jax
 import jax.numpy as jnp
 
 from irleed._typing import Array, Bool, Float, Int, Key, Scalar
+from irleed.demonstrator import boltzmann, gauge
 from irleed.envs.mdp import FiniteMDP
+from irleed.tabular.intervals import Judgement
 from irleed.tabular.planning import AbstractPlanner, Averaged, Reward
 from irleed.tabular.statistics import Statistics, monte_carlo_features
 
@@ -138,6 +140,10 @@ class Published(eqx.Module):
         """All rounds are done."""
         return state.outer >= self.outer_rounds
 
+    def converged(self, state: State) -> Bool[Array, ""]:
+        """The protocol has run its course; it asks for no more."""
+        return self.finished(state)
+
     def update(self, key: Key, state: State, mdp: FiniteMDP, statistics: Statistics) -> tuple[State, Info]:
         """One gradient from fresh episodes: spent on the weights or, when these have settled, on precision and bias."""
         values, expected = self._expect(key, state, mdp, statistics)
@@ -165,6 +171,19 @@ class Published(eqx.Module):
             step=state.step + 1,
         )
         return new, Info(feature_error=jnp.max(jnp.abs(slope.weights)), moved=moved)
+
+    def judge(self, key: Key, state: State, mdp: FiniteMDP, statistics: Statistics) -> Judgement:
+        """What the protocol says of the demonstrators: point estimates, in the gauge of the other estimators."""
+        del key, mdp
+        counts = statistics.action_counts
+        return Judgement(
+            log_precision_draws=gauge(jnp.log(state.precision))[None],
+            bias=state.bias,
+            bias_norm=jnp.linalg.norm(state.bias, axis=-1),
+            bias_norm_deviation=jnp.full(state.precision.shape, jnp.nan),
+            log_likelihood=jnp.sum(counts * boltzmann(state.values), (1, 2)),
+            information=state.precision / jnp.sum(state.precision),
+        )
 
     def _expect(
         self, key: Key, state: State, mdp: FiniteMDP, statistics: Statistics
