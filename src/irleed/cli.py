@@ -29,8 +29,8 @@ from irleed.tabular.irleed import Irleed
 from irleed.tabular.large import LargeIrleed
 from irleed.tabular.online import SoftQLearning
 from irleed.tabular.planning import Averaged, Soft
-from irleed.tabular.statistics import tabulate
 from irleed.tabular.published import Planned, Published
+from irleed.tabular.statistics import tabulate
 
 PlannerName = Literal["soft", "averaged"]
 PLANNERS = {"soft": Soft(), "averaged": Averaged()}

@@ -23,7 +23,7 @@ class TabularPolicy(eqx.Module):
 
     def predict(
         self, observation: Shaped[Array, "..."] | int, deterministic: bool = False, seed: int | None = None
-    ) -> tuple[Array, None]:
+    ) -> tuple[Array | np.integer, None]:
         """Actions for one state or an array of states; the second value is there for callers of Stable-Baselines3."""
         state = np.asarray(observation)
         table = np.asarray(self.probabilities)
