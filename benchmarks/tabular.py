@@ -225,8 +225,7 @@ def _data(spec: Spec):
     mdp = _world(spec).mdp
     cells = [(p, a) for p in MAX_PRECISION for a in ACCURACY]
     chosen = [(3.0, 3.0) if spec.seeds or spec.lanes == 1 else cells[i * 121 // spec.lanes] for i in range(spec.lanes)]
-    # As in the gridworld experiment: the released program plans as if the corners did not end the episode.
-    planned = mdp.without_terminals() if spec.planner == "averaged" else mdp
+    planned = mdp.without_terminals()  # as in the gridworld experiment
 
     def one(key, max_precision, accuracy, mdp, planned):
         skill_key, play_key = jax.random.split(key)
@@ -264,7 +263,7 @@ def _algorithm(spec: Spec, mdp):
 
     planner = _planner(spec)
     if spec.method == "published":
-        inference = Planned(planner, endless=spec.planner == "averaged")
+        inference = Planned(planner)
         if spec.steps is None:
             return Published(inference=inference)
         return Published(inference=inference, inner_steps=spec.steps - 1, outer_rounds=1)

@@ -18,6 +18,12 @@ HERE = Path(__file__).parent
 DOUBLE_PRECISION = ("envs", "tabular")  # folders whose tests run with 64-bit types
 
 
+@pytest.fixture(scope="session", autouse=True)
+def compiled_once(tmp_path_factory):
+    """A program that is traced again, by another test or another run of a command, is not compiled again."""
+    jax.config.update("jax_compilation_cache_dir", str(tmp_path_factory.mktemp("compiled")))
+
+
 @pytest.fixture(autouse=True)
 def arithmetic(request):
     """No silent change of type; 64-bit types for the tests of MDPs only, as networks stay in single precision."""

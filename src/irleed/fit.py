@@ -34,7 +34,7 @@ class Fit(eqx.Module):
     expertise: Expertise
     weights: Float[Array, " F"]
     bias: Float[Array, "D F"]
-    history: tuple[dict[str, float], ...] = eqx.field(static=True)
+    history: tuple[dict[str, int | float], ...] = eqx.field(static=True)
     converged: bool = eqx.field(static=True)
     seconds: float = eqx.field(static=True)
 

@@ -10,7 +10,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
-from irleed._typing import Array, Float, Shaped
+from irleed._typing import Array, Float, Scalar, Shaped
 from irleed.errors import DataError, SpaceError, problem
 
 FORMAT = "irleed-tabular-policy"
@@ -61,7 +61,7 @@ class TabularPolicy(eqx.Module):
             ) from error
 
 
-def boltzmann_probabilities(q: Float[Array, "S A"], sharpness: float) -> Float[Array, "S A"]:
+def boltzmann_probabilities(q: Float[Array, "S A"], sharpness: Scalar) -> Float[Array, "S A"]:
     r"""$\pi \propto \exp(\kappa A / \mathrm{sd}(A))$ with advantages $A = Q - \mathrm{mean}_a Q$: sharp, never stuck.
 
     The greedy policy of a noisy reward can walk in circles for ever; this one leaves them. Its sharpness is relative to

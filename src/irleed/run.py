@@ -27,10 +27,10 @@ def run(
     *,
     every: int = 5,
     progress: Progress | None = None,
-) -> tuple[Any, list[dict[str, float]]]:
+) -> tuple[Any, list[dict[str, int | float]]]:
     """Run `algorithm` to its end from the host, `every` so many updates at a time; returns its state and history."""
     state = _init(algorithm, mdp, statistics)
-    history: list[dict[str, float]] = []
+    history: list[dict[str, int | float]] = []
     while not bool(algorithm.finished(state)):
         state, info = _advance_jitted(algorithm, key, state, mdp, statistics, jnp.asarray(every))
         history.append({"step": int(state.step), **{name: float(value) for name, value in vars(info).items()}})

@@ -85,7 +85,8 @@ def test_precision_one_and_bias_nought_is_maximum_entropy_irl(kind, batch, grid,
 def test_expected_curvature(kind, grid, batch):
     """The Fisher information is the Hessian of the counts that its policy leads to expect; and never negative."""
     planner, plan = PLANNERS[kind], planned(grid, kind)
-    u, count = batch.state.demonstrators.perceived(batch.state.weights[0])[0, 0], batch.statistics.action_counts[0, 0]
+    first = batch.lane(0)
+    u, count = first.state.demonstrators.perceived(first.state.weights)[0], first.statistics.action_counts[0]
 
     @jax.jit
     def both(u, count, mdp):

@@ -126,7 +126,7 @@ class LargeIrleed(eqx.Module):
         scaled = demonstrators.precision[:, None] ** 2 * diagonal
         held = state.bias_prior.inverse
         kept = scaled * held / (scaled + held) if self.learn_bias else scaled
-        shares = jnp.sum(kept / (state.weight_prior.inverse + jnp.sum(kept, 0)), -1)
+        shares = jnp.sum(kept / (state.weight_prior.inverse + jnp.sum(kept, 0))[None], -1)
         return Judgement(
             log_precision_draws=gauge(demonstrators.log_precision)[None],
             bias=demonstrators.bias,
@@ -145,7 +145,7 @@ class LargeIrleed(eqx.Module):
         known = kept + state.weight_prior.inverse
         weight_prior = state.weight_prior.learn(state.weights, jnp.sum(kept / known))
         bias_prior = state.bias_prior.learn(state.demonstrators.bias, jnp.sum(response))
-        volume = jnp.sum(response + scaled * (1 - response) ** 2 / known, -1)
+        volume = jnp.sum(response + scaled * (1 - response) ** 2 / known[None], -1)
         return eqx.tree_at(
             lambda s: (s.weight_prior, s.bias_prior, s.volume),
             state,

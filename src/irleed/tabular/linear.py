@@ -18,6 +18,8 @@ from irleed.tabular.dense import inverse
 # Up to this many states the systems are solved by a dense inverse, beyond by iteration.
 DENSE_STATES = 128
 MAX_SWEEPS = 1_000_000
+# Up to this many actions a sum or maximum over them is written out.
+UNROLLED_ACTIONS = 16
 
 Policy = Float[Array, "S A"]
 
@@ -45,15 +47,13 @@ push_forward.defvjp(
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
-def policy_value(
-    tolerance: float, mdp: FiniteMDP, policy: Policy, reward: Float[Array, " S"]
-) -> Float[Array, " S"]:
+def policy_value(tolerance: float, mdp: FiniteMDP, policy: Policy, reward: Float[Array, " S"]) -> Float[Array, " S"]:
     r"""Expected discounted sum of `reward` from each state on: $x = b + \gamma P_\pi x$, to `tolerance`."""
     if mdp.states <= DENSE_STATES:
         return _resolvent(mdp, policy) @ reward
 
     def ahead(value):
-        return reward + mdp.discount * moving(mdp, jnp.sum(policy * expected_successor(mdp, value), -1))
+        return reward + mdp.discount * moving(mdp, sum_over_actions(policy * expected_successor(mdp, value)))
 
     return fixed_point(ahead, reward, tolerance * (1 - mdp.discount))
 
@@ -96,6 +96,13 @@ def _visits_backward(tolerance, residual, cotangent):
 
 policy_value.defvjp(_value_forward, _value_backward)
 discounted_visits.defvjp(_visits_forward, _visits_backward)
+
+
+def sum_over_actions(by_action: Float[Array, "S A"]) -> Float[Array, " S"]:
+    """The sum over the last axis, written out for few actions: XLA's reductions of short axes are slow on the CPU."""
+    if by_action.shape[-1] > UNROLLED_ACTIONS:
+        return jnp.sum(by_action, -1)
+    return functools.reduce(jnp.add, [by_action[:, a] for a in range(by_action.shape[-1])])
 
 
 def moving(mdp: FiniteMDP, by_state: Float[Array, " S"]) -> Float[Array, " S"]:

@@ -14,18 +14,17 @@ import jax.numpy as jnp
 from irleed._typing import Array, Float
 from irleed.envs.mdp import FiniteMDP
 from irleed.tabular.linear import (
+    UNROLLED_ACTIONS,
     discounted_visits,
     expected_successor,
     fixed_point,
     moving,
     policy_value,
     push_forward,
+    sum_over_actions,
 )
 
 Reward = Float[Array, " S"] | Float[Array, "S A"]
-
-# Up to this many actions a soft maximum is written out, which spares XLA a slow reduction on the CPU.
-UNROLLED_ACTIONS = 16
 
 
 class AbstractPlanner(eqx.Module):
@@ -91,7 +90,7 @@ def optimal_q_values(mdp: FiniteMDP, reward: Reward, tolerance: float = 1e-8) ->
 
 def mean_reward(mdp: FiniteMDP, policy: Float[Array, "S A"], reward: Reward) -> Float[Array, " S"]:
     """Expected reward of a step from each state; a terminal state gives its state reward, once."""
-    return _with_terminals(mdp, reward, jnp.sum(policy * by_action(mdp, reward), -1))
+    return _with_terminals(mdp, reward, sum_over_actions(policy * by_action(mdp, reward)))
 
 
 def by_action(mdp: FiniteMDP, reward: Reward) -> Float[Array, "S A"]:
@@ -103,6 +102,7 @@ def soft_maximum(q: Float[Array, "S A"]) -> Float[Array, " S"]:
     r"""$\log \sum_a \exp Q(s, a)$."""
     if q.shape[-1] > UNROLLED_ACTIONS:
         return jax.nn.logsumexp(q, -1)
+    q = jax.lax.optimization_barrier(q)  # or XLA computes it anew for every use below
     columns = [q[:, a] for a in range(q.shape[-1])]
     largest = functools.reduce(jnp.maximum, columns)
     return largest + jnp.log(functools.reduce(jnp.add, [jnp.exp(column - largest) for column in columns]))
