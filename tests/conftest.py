@@ -24,6 +24,14 @@ def compiled_once(tmp_path_factory):
     jax.config.update("jax_compilation_cache_dir", str(tmp_path_factory.mktemp("compiled")))
 
 
+@pytest.fixture(scope="module")
+def compiled_quickly():
+    """For tests of what surrounds the arithmetic, which run large programs a few times each."""
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", False)
+
+
 @pytest.fixture(autouse=True)
 def arithmetic(request):
     """No silent change of type; 64-bit types for the tests of MDPs only, as networks stay in single precision."""

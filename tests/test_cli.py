@@ -29,8 +29,8 @@ def drawn(folder: Path, *names: str) -> bool:
     return all((folder / f"{n}.{k}").read_bytes().startswith(start) for n in names for k, start in kinds.items())
 
 
-@pytest.fixture(scope="session")
-def demo(tmp_path_factory):
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory, compiled_quickly):
     """The demo's folder, and what it printed."""
     folder = tmp_path_factory.mktemp("demo") / "out"
     with contextlib.redirect_stdout(io.StringIO()) as printed, jax.numpy_dtype_promotion("strict"):
@@ -97,8 +97,8 @@ def test_what_is_simulated_can_be_fitted(demo, tmp_path, capsys):
     assert np.corrcoef(estimated, np.log(truth["precision"]))[0, 1] > 0.8
 
 
-@pytest.fixture(scope="session")
-def lake(tmp_path_factory):
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory, compiled_quickly):
     """Demonstrations on a frozen lake, whose reward is by state and action."""
     path = tmp_path_factory.mktemp("lake") / "data.npz"
     with contextlib.redirect_stdout(io.StringIO()), jax.numpy_dtype_promotion("strict"):
@@ -144,8 +144,8 @@ def test_inspect_shows_hostile_names_as_text(tmp_path, capsys):
     assert all(name in text for name in names) and "note: the observation never changes" in text
 
 
-@pytest.fixture(scope="session")
-def experiments(tmp_path_factory):
+@pytest.fixture(scope="module")
+def experiments(tmp_path_factory, compiled_quickly):
     """The same small experiment twice, and with another seed."""
     folder = tmp_path_factory.mktemp("experiment")
     settings = ("--estimator", "both", "--seeds", "2", "--settings", "3:3", "--size", "4")

@@ -216,7 +216,7 @@ def main(arguments: list[str] | None = None) -> None:
             _experiment_gridworld(config, console)
         else:
             description = "Learn from demonstrators of uneven skill."
-            tyro.cli(Command, prog="irleed", description=description, args=arguments).run(console)  # pyright: ignore
+            tyro.cli(Command, prog="irleed", description=description, args=arguments).run(console)
     except IrleedError as error:
         print(f"irleed: {_one_line(str(error))}", file=sys.stderr)
         sys.exit(2)

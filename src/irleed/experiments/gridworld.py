@@ -212,5 +212,3 @@ def _cell(text: str) -> tuple[float, float]:
     raise ConfigError(
         problem("--settings", got=repr(text), expected="precision:accuracy", remedy="write, say, 3:2.5 or 5:inf")
     )
-
-
