@@ -110,6 +110,19 @@ def test_visits_are_exact_to_the_tolerance_where_the_flow_spreads_thin():
     np.testing.assert_allclose(visits[0], 1 / (1 - 0.81), atol=1e-8)
 
 
+def test_large_values_settle_within_rounding():
+    """A value of 1e9 that swings in its last digits moves by more than the tolerance for ever: no reason to go on."""
+
+    def swing(value):  # and count the sweeps
+        return jnp.stack([1e9 + jnp.where(value[0] > 1e9, -2e-7, 2e-7), value[1] + 1])
+
+    def first(vector):
+        return jnp.abs(vector[0])
+
+    settled = jax.jit(lambda start: linear.fixed_point(swing, start, 1e-9, first))(jnp.zeros(2))
+    assert settled[1] < 10
+
+
 def test_batches_of_problems(both_ways, random_mdp):
     """A lane of a batch is the single run."""
     mdp, policy, vector = instance(random_mdp, 4, states=6)

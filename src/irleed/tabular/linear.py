@@ -124,11 +124,12 @@ def fixed_point(
     tolerance: Array | float,
     norm: Callable[[Float[Array, " S"]], Float[Array, ""]] = _largest,
 ) -> Float[Array, " S"]:
-    """Apply `function` until it moves the vector by no more than `tolerance`, measured by `norm`."""
+    """Apply `function` until it moves the vector by no more than `tolerance`, or than rounding does; both by `norm`."""
+    rounding = 8 * jnp.finfo(start.dtype).eps  # large values would swing for ever within it
 
     def unsettled(carry):
         value, previous, sweep = carry
-        return (norm(value - previous) > tolerance) & (sweep < MAX_SWEEPS)
+        return (norm(value - previous) > jnp.maximum(tolerance, rounding * norm(value))) & (sweep < MAX_SWEEPS)
 
     def sweep(carry):
         value, _, count = carry
