@@ -257,8 +257,6 @@ def _planner(spec: Spec):
 def _algorithm(spec: Spec, mdp):
     """The estimator, limited to a number of steps where the measurement is."""
     from irleed.fit import suitable
-    from irleed.tabular.irleed import Irleed
-    from irleed.tabular.large import LargeIrleed
     from irleed.tabular.published import Planned, Published
 
     planner = _planner(spec)
@@ -267,10 +265,8 @@ def _algorithm(spec: Spec, mdp):
         if spec.steps is None:
             return Published(inference=inference)
         return Published(inference=inference, inner_steps=spec.steps - 1, outer_rounds=1)
-    if spec.steps is None:
-        return suitable(mdp, planner)
-    dense = isinstance(suitable(mdp, planner), Irleed)
-    return (Irleed if dense else LargeIrleed)(planner=planner, max_steps=spec.steps)
+    algorithm = suitable(mdp, planner)
+    return algorithm if spec.steps is None else replace(algorithm, max_steps=spec.steps)
 
 
 def _tell(step: int, most: int) -> None:

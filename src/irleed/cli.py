@@ -26,7 +26,6 @@ from irleed.report import figures, progress
 from irleed.simulate import simulate
 from irleed.store import prepare, write_json
 from irleed.tabular.irleed import Irleed
-from irleed.tabular.large import LargeIrleed
 from irleed.tabular.online import SoftQLearning
 from irleed.tabular.planning import Averaged, Soft
 from irleed.tabular.published import Planned, Published
@@ -134,7 +133,7 @@ class FitCommand:
             _write_fit(folder, self, found, shape)
             _say(Console(stderr=True) if self.json else console, f"wrote {folder}")
 
-    def _algorithm(self, mdp: FiniteMDP, horizon: int) -> Irleed | LargeIrleed | Published:
+    def _algorithm(self, mdp: FiniteMDP, horizon: int) -> Irleed | Published:
         planner, maxent = PLANNERS[self.planner], self.algorithm == "maxent"
         if self.estimator == "map":
             return suitable(mdp, planner, maxent=maxent, anonymous=self.demonstrator == "episode")

@@ -14,15 +14,17 @@ from irleed.envs.mdp import FiniteMDP
 from irleed.expertise import INTERVAL, Expertise
 from irleed.policy import TabularPolicy, boltzmann_probabilities
 from irleed.run import Progress, run
+from irleed.tabular.curvature import Probed, Written
 from irleed.tabular.intervals import Judgement
 from irleed.tabular.irleed import Irleed
-from irleed.tabular.large import LargeIrleed
 from irleed.tabular.planning import AbstractPlanner, Soft, optimal_q_values
 from irleed.tabular.published import Published
 from irleed.tabular.statistics import Statistics, tabulate
 
-# Up to this many features Hessians are written out; beyond, only their diagonals are estimated.
+# Up to this many features Hessians are written out; beyond, they are only multiplied with vectors.
 DENSE_FEATURES = 512
+# There, traces are estimated, and a fit stops when a step would gain less than this in log posterior.
+LARGE_TOLERANCE = 1.0
 # How sharp the policy is that users get, in standard deviations of the advantages.
 SHARPNESS = 0.5
 
@@ -50,14 +52,12 @@ class Fit(eqx.Module):
         }
 
 
-def suitable(
-    mdp: FiniteMDP, planner: AbstractPlanner, *, maxent: bool = False, anonymous: bool = False
-) -> Irleed | LargeIrleed:
+def suitable(mdp: FiniteMDP, planner: AbstractPlanner, *, maxent: bool = False, anonymous: bool = False) -> Irleed:
     """IRLEED, or maximum-entropy IRL, by the means that suit the number of features and what is known of identities."""
-    if mdp.feature_count > DENSE_FEATURES:
-        return LargeIrleed(planner=planner, learn_precision=not maxent, learn_bias=not maxent)
     make = Irleed.maxent if maxent else Irleed.anonymous if anonymous else Irleed
-    return make(planner=planner)
+    if mdp.feature_count <= DENSE_FEATURES:
+        return make(planner=planner, curvature=Written())
+    return make(planner=planner, curvature=Probed(), tolerance=LARGE_TOLERANCE)
 
 
 @in_double_precision
@@ -65,7 +65,7 @@ def fit(
     demonstrations: Demonstrations,
     mdp: FiniteMDP,
     *,
-    algorithm: Irleed | LargeIrleed | Published | None = None,
+    algorithm: Irleed | Published | None = None,
     endless: bool = False,
     sharpness: float = SHARPNESS,
     seed: int = 0,

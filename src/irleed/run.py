@@ -1,10 +1,11 @@
 """The loop: updates on the device until an algorithm says it has finished."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from irleed._typing import Key
 from irleed.envs.mdp import FiniteMDP
@@ -39,6 +40,57 @@ def run(
     return state, history
 
 
+def run_stream(
+    algorithm: Any,
+    key: Key,
+    mdp: FiniteMDP,
+    data_sets: Iterable[Statistics],
+    *,
+    lanes: int,
+    every: int = 4,
+) -> Iterator[tuple[int, Any]]:
+    """Run `algorithm` on one data set after the other, `lanes` side by side; yields (number, state) as each finishes.
+
+    Whoever has finished makes room for the next: a batch that is run to its end waits for its slowest lane. The key of
+    a data set depends on its number alone. Arrays are NumPy's, both ways.
+    """
+    queue = enumerate(data_sets)
+    waiting = [entry for entry in (next(queue, None) for _ in range(lanes)) if entry is not None]
+    if not waiting:
+        return
+    numbers = [number for number, _ in waiting] + [-1] * (lanes - len(waiting))
+    padded = [statistics for _, statistics in waiting] + [waiting[0][1]] * (lanes - len(waiting))
+    statistics = jax.tree.map(lambda *leaves: np.stack(leaves), *padded)
+    fresh = jax.tree.map(np.asarray, _init(algorithm, mdp, waiting[0][1]))
+    states = jax.tree.map(lambda leaf: np.stack([leaf] * lanes), fresh)
+    while any(number >= 0 for number in numbers):
+        at = np.maximum(numbers, 0), jnp.asarray(every)
+        states, finished = _advance_lanes(algorithm, key, at[0], states, mdp, statistics, at[1])
+        states = jax.tree.map(np.array, states)  # copies, to be written to
+        for lane in np.flatnonzero(np.asarray(finished)).tolist():
+            if numbers[lane] < 0:
+                continue
+            yield numbers[lane], jax.tree.map(lambda leaf, lane=lane: leaf[lane].copy(), states)
+            numbers[lane], own = next(queue, (-1, None))
+            if own is not None:
+                _put(statistics, own, lane)
+                _put(states, fresh, lane)
+
+
+def _put(batch: Any, one: Any, lane: int) -> None:
+    for leaf, own in zip(jax.tree.leaves(batch), jax.tree.leaves(one), strict=True):
+        leaf[lane] = own
+
+
+@jax.jit
+def _advance_lanes(algorithm, key, numbers, states, mdp, statistics, steps):
+    def one(number, state, own):
+        state, _ = _advance(algorithm, jax.random.fold_in(key, number), state, mdp, own, steps)
+        return state, algorithm.finished(state)
+
+    return jax.vmap(one)(numbers, states, statistics)
+
+
 def _advance(algorithm, key, state, mdp, statistics, steps):
     """At most `steps` updates, fewer if the algorithm finishes; the key of an update depends on its number alone."""
     last = state.step + steps
@@ -47,13 +99,12 @@ def _advance(algorithm, key, state, mdp, statistics, steps):
         state, _ = carry
         return ~algorithm.finished(state) & (state.step < last)
 
-    def update(carry):
-        state, _ = carry
+    @jax.jit  # traced once, for its shapes and for the loop
+    def update(state):
         return algorithm.update(jax.random.fold_in(key, state.step), state, mdp, statistics)
 
-    shapes = jax.eval_shape(lambda s: algorithm.update(key, s, mdp, statistics)[1], state)
-    info = jax.tree.map(lambda leaf: jnp.full(leaf.shape, jnp.nan, leaf.dtype), shapes)
-    return jax.lax.while_loop(going, update, (state, info))
+    info = jax.tree.map(lambda leaf: jnp.full(leaf.shape, jnp.nan, leaf.dtype), jax.eval_shape(update, state)[1])
+    return jax.lax.while_loop(going, lambda carry: update(carry[0]), (state, info))
 
 
 _advance_jitted = jax.jit(_advance)

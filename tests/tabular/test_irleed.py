@@ -8,7 +8,8 @@ import pytest
 import scipy.optimize
 
 from irleed.demonstrator import Demonstrators, Prior, gauge
-from irleed.tabular.irleed import Irleed, fisher_information, negative_log_likelihood
+from irleed.tabular.curvature import fisher_information
+from irleed.tabular.irleed import Irleed, negative_log_likelihood
 from irleed.tabular.planning import Averaged, Soft
 
 PLANNERS = {"soft": Soft(tolerance=1e-12), "averaged": Averaged(tolerance=1e-12)}

@@ -22,7 +22,8 @@ COMPILED["optimal"] = jax.jit(functools.partial(optimal_q_values, tolerance=1e-1
 
 @pytest.fixture(params=[128, 0], ids=["dense", "iterated"])
 def both_ways(request, monkeypatch):
-    monkeypatch.setattr(linear, "DENSE_STATES", request.param)
+    for module in (linear, planning):
+        monkeypatch.setattr(module, "DENSE_STATES", request.param)
 
 
 @pytest.fixture(params=["by state", "by action"])
@@ -66,11 +67,14 @@ def test_q_values_are_those_of_plain_iteration(per_action, random_mdp, kind):
         np.testing.assert_allclose(COMPILED[kind](mdp, reward), reference(kind, mdp, reward), atol=1e-9)
 
 
-def test_averaged_values_by_both_ways_of_solving(both_ways, random_mdp):
+@pytest.mark.parametrize("kind", PLANNERS)
+@pytest.mark.parametrize("scale", [1.0, 300.0])
+def test_values_by_both_ways_of_solving(both_ways, random_mdp, kind, scale):
+    """Dense and iterated, where choices are gentle and where they are as good as hard."""
     mdp = random_mdp(1, states=6, terminals=2)
-    reward = random_reward(mdp, 2, per_action=False)
-    q = jax.jit(lambda *given: PLANNERS["averaged"].q_values(*given))(mdp, reward)  # afresh: chosen while tracing
-    np.testing.assert_allclose(q, reference("averaged", mdp, reward), atol=1e-9)
+    reward = random_reward(mdp, 2, per_action=False, scale=scale)
+    q = jax.jit(lambda *given: PLANNERS[kind].q_values(*given))(mdp, reward)  # afresh: chosen while tracing
+    np.testing.assert_allclose(q, reference(kind, mdp, reward), atol=1e-9 * scale)
 
 
 @settings(max_examples=12)

@@ -52,3 +52,11 @@ def test_a_step_is_cut(values):
 
 def test_what_is_not_yet_learnt_has_all_to_gain():
     assert Width.starting(2.0).to_gain(jnp.asarray(1.0)) == np.inf
+
+
+def test_a_width_at_its_limit_has_arrived():
+    """Who may go no further has nothing to gain: an estimate held by the limit converges."""
+    width, limit = Width.starting(1.0), jnp.asarray(2.0)
+    for _ in range(3):
+        width = learn(width, jnp.zeros(5), jnp.asarray(5.0)).limited(limit)
+    assert width.inverse == limit and abs(width.step) < 1e-12

@@ -5,12 +5,14 @@ play, fit maximum-entropy IRL and IRLEED to the same episodes, and compute the r
 file reads top to bottom: configuration, one lane, the sweep. What the sweep amounts to is in `gridworld_results`.
 """
 
+import functools
+import itertools
 import operator
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import equinox as eqx
 import jax
@@ -25,12 +27,12 @@ from irleed.errors import ConfigError, problem
 from irleed.expertise import INTERVAL
 from irleed.fit import SHARPNESS
 from irleed.policy import boltzmann_probabilities
-from irleed.run import run_to_end
+from irleed.run import run_stream, run_to_end
 from irleed.simulate import sample_demonstrators, simulate_rollouts
-from irleed.tabular.irleed import Irleed
+from irleed.tabular.irleed import Irleed, State
 from irleed.tabular.planning import AbstractPlanner, Averaged, Soft, optimal_q_values
 from irleed.tabular.published import Planned, Published
-from irleed.tabular.statistics import Rollout, Statistics, expected_return, tabulate_rollouts
+from irleed.tabular.statistics import Statistics, expected_return, tabulate_rollouts
 
 MAX_PRECISION = (0.4, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5.0)
 ACCURACY = (2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5.0, 5.5, 6.0, 10.0, float("inf"))
@@ -88,8 +90,21 @@ class Learnt(eqx.Module):
     weights: Float[Array, " F"]
 
 
+class DataSet(eqx.Module):
+    """What five demonstrators played, and how good they are."""
+
+    true_log_precision: Float[Array, " D"]  # in the gauge
+    statistics: Statistics
+    by_episode: Statistics | None  # the same episodes, each as a demonstrator of its own
+
+    @property
+    def known(self) -> Statistics:
+        """What the estimate is told."""
+        return self.statistics if self.by_episode is None else self.by_episode
+
+
 class Lane(eqx.Module):
-    """One data set and what was learnt from it."""
+    """What was learnt from one data set."""
 
     demonstrators: Float[Array, ""]  # their mean return
     visits: Float[Array, " S"]
@@ -101,35 +116,42 @@ class Lane(eqx.Module):
     converged: Bool[Array, ""]
 
 
-def lane(key: Key, max_precision: Array, accuracy: Array, world: Gridworld, config: GridworldConfig) -> Lane:
-    """Simulate one data set and learn from it by every method."""
-    skill_key, play_key, published_key, draw_key = jax.random.split(key, 4)
-    mdp, planner = world.mdp, _planner(config)
-    plan = mdp.without_terminals()  # the protocol: planners do not know that the corners end the episode
+def play(key: Key, max_precision: Array, accuracy: Array, world: Gridworld, config: GridworldConfig) -> DataSet:
+    """Draw demonstrators and let them play."""
+    skill_key, play_key, _, _ = jax.random.split(key, 4)
+    mdp = world.mdp
     skill = sample_demonstrators(
         skill_key, DEMONSTRATORS, mdp.feature_count, max_precision=max_precision, accuracy=accuracy
     )
-    played = simulate_rollouts(play_key, mdp, planner, *skill, EPISODES, HORIZON, plan)
-    statistics = tabulate_rollouts(mdp, played)
+    played = simulate_rollouts(play_key, mdp, _planner(config), *skill, EPISODES, HORIZON, mdp.without_terminals())
+    each = jax.tree.map(lambda x: x.reshape(-1, 1, x.shape[-1]), played)
+    return DataSet(
+        true_log_precision=gauge(jnp.log(skill.precision)),
+        statistics=tabulate_rollouts(mdp, played),
+        by_episode=tabulate_rollouts(mdp, each) if config.demonstrator == "episode" else None,
+    )
+
+
+def lane(key: Key, data: DataSet, found: State | None, world: Gridworld, config: GridworldConfig) -> Lane:
+    """Learn from one data set by the remaining methods, and see what each has `found`."""
+    _, _, published_key, draw_key = jax.random.split(key, 4)
+    mdp, planner, statistics = world.mdp, _planner(config), data.statistics
+    plan = mdp.without_terminals()  # the protocol: planners do not know that the corners end the episode
     learnt: dict[str, Learnt] = {}
     log_precision, perceived, steps, converged = None, None, jnp.asarray(0), jnp.asarray(True)
-    if config.estimator != "published":
+    if found is not None:
         pooled = eqx.tree_at(lambda s: s.action_counts, statistics, jnp.sum(statistics.action_counts, 0, keepdims=True))
         plain = run_to_end(Irleed.maxent(planner=planner), key, plan, pooled)
         learnt["maxent_map"] = _evaluate(world, plan, plain.weights)
+        irleed = _irleed(config)
+        learnt["irleed_map"] = _evaluate(world, plan, found.weights)
         if config.demonstrator == "known":
-            irleed, own = Irleed(planner=planner), statistics
-        else:
-            irleed, own = Irleed.anonymous(planner=planner), _by_episode(mdp, played)
-        state = run_to_end(irleed, key, plan, own)
-        learnt["irleed_map"] = _evaluate(world, plan, state.weights)
-        if config.demonstrator == "known":
-            draws = irleed.judge(draw_key, state, plan, own).log_precision_draws
+            draws = irleed.judge(draw_key, found, plan, statistics).log_precision_draws
             tail = (1 - INTERVAL) / 2
             log_precision = jnp.quantile(draws, jnp.asarray([tail, 0.5, 1 - tail]), axis=0)
         else:
-            perceived = state.demonstrators.perceived(state.weights)
-        steps, converged = state.step, state.to_gain <= irleed.tolerance
+            perceived = found.demonstrators.perceived(found.weights)
+        steps, converged = found.step, irleed.converged(found)
     if config.estimator != "map":
         protocol = Published(inference=Planned(planner))
         state = run_to_end(protocol, published_key, mdp, statistics)
@@ -139,7 +161,7 @@ def lane(key: Key, max_precision: Array, accuracy: Array, world: Gridworld, conf
         demonstrators=jnp.mean(statistics.features @ jnp.asarray(mdp.reward)),
         visits=jnp.mean(statistics.features, 0),
         learnt=learnt,
-        true_log_precision=gauge(jnp.log(skill.precision)),
+        true_log_precision=data.true_log_precision,
         log_precision=log_precision,
         perceived=perceived,
         steps=steps,
@@ -156,9 +178,9 @@ def _evaluate(world: Gridworld, plan, weights: Float[Array, " F"]) -> Learnt:
     return Learnt(greedy_return, policy_return, weights)
 
 
-def _by_episode(mdp, played: Rollout) -> Statistics:
-    """The same episodes, each as a demonstrator of its own."""
-    return tabulate_rollouts(mdp, jax.tree.map(lambda x: x.reshape(-1, 1, x.shape[-1]), played))
+def _irleed(config: GridworldConfig) -> Irleed:
+    make = Irleed if config.demonstrator == "known" else Irleed.anonymous
+    return make(planner=_planner(config))
 
 
 def _planner(config: GridworldConfig) -> AbstractPlanner:
@@ -182,18 +204,52 @@ def sweep(config: GridworldConfig, progress: Callable[[int, int], None]) -> tupl
     cells, seeds = config.cells(), config.runs
     jobs = [(cell, seed) for cell in cells for seed in range(seeds)]
     width = min(len(jobs), config.lanes or LANES[jax.default_backend(), config.demonstrator])
-    batch = jax.jit(lambda keys, p, a, world: jax.vmap(lane, (0, 0, 0, None, None))(keys, p, a, world, config))
-    done, began = [], time.perf_counter()
-    for start in range(0, len(jobs), width):
-        part = jobs[start : start + width]
-        padded = part + part[-1:] * (width - len(part))  # one shape, one compilation
-        keys = jnp.stack([_key(config.seed, cell, seed) for cell, seed in padded])
-        precision, accuracy = (jnp.asarray(column) for column in zip(*(cell for cell, _ in padded), strict=True))
-        out = jax.tree.map(np.asarray, batch(keys, precision, accuracy, world))
-        done.append(jax.tree.map(operator.itemgetter(slice(len(part))), out))
-        progress(start + len(part), len(jobs))
-    lanes = jax.tree.map(lambda *parts: np.concatenate(parts).reshape(len(cells), seeds, *parts[0].shape[1:]), *done)
+    keys = jnp.stack([_key(config.seed, cell, seed) for cell, seed in jobs])
+    levels = tuple(np.asarray(column) for column in zip(*(cell for cell, _ in jobs), strict=True))
+    began = time.perf_counter()
+    kept: dict[int, DataSet] = {}  # played, and not yet evaluated
+
+    def data_sets() -> Iterator[Statistics]:
+        batch = _batched(functools.partial(play, config=config))
+        for numbers in _batches(range(len(jobs)), width):
+            played = jax.tree.map(np.asarray, batch(keys[numbers], *(level[numbers] for level in levels), world))
+            for number in dict.fromkeys(numbers.tolist()):
+                kept[number] = jax.tree.map(operator.itemgetter(number - numbers[0]), played)
+                yield kept[number].known
+
+    def found() -> Iterator[tuple[int, State | None]]:
+        if config.estimator == "published":
+            return ((number, None) for number, _ in enumerate(data_sets()))
+        plan = world.mdp.without_terminals()
+        return run_stream(_irleed(config), jax.random.key(config.seed), plan, data_sets(), lanes=width)
+
+    evaluate = _batched(functools.partial(lane, config=config))
+    done: dict[int, Lane] = {}
+    for finished in _batches(found(), width):
+        numbers = np.asarray([number for number, _ in finished])
+        inputs = [(kept[number], state) for number, state in finished]
+        out = evaluate(keys[numbers], *jax.tree.map(lambda *leaves: np.stack(leaves), *inputs), world)
+        out = jax.tree.map(np.asarray, out)
+        for place, number in enumerate(numbers.tolist()):
+            done[number] = jax.tree.map(operator.itemgetter(place), out)
+            kept.pop(number, None)
+        progress(len(done), len(jobs))
+    every = [done[number] for number in range(len(jobs))]
+    lanes = jax.tree.map(lambda *leaves: np.stack(leaves).reshape(len(cells), seeds, *leaves[0].shape), *every)
     return lanes, time.perf_counter() - began
+
+
+def _batched(function: Callable) -> Callable:
+    """Over the leading axis of three arguments; the world is one for all."""
+    return jax.jit(jax.vmap(function, (0, 0, 0, None)))
+
+
+def _batches(items: Iterable, width: int) -> Iterator[Any]:
+    """So many at a time; the last is filled up with its own last item: one shape, one compilation."""
+    items = iter(items)
+    while part := list(itertools.islice(items, width)):
+        part += part[-1:] * (width - len(part))
+        yield np.asarray(part) if isinstance(part[0], int) else part
 
 
 def _key(seed: int, cell: tuple[float, float], run: int) -> Key:

@@ -13,8 +13,9 @@ import jax.numpy as jnp
 from irleed._typing import Array, Bool, Float, Int, Key, Scalar
 from irleed.demonstrator import Demonstrators, Prior, boltzmann, gauge
 from irleed.envs.mdp import FiniteMDP
-from irleed.tabular import intervals, laplace
+from irleed.tabular.curvature import AbstractCurvature, Point, Vector, Written
 from irleed.tabular.intervals import Judgement
+from irleed.tabular.laplace import Evidence
 from irleed.tabular.planning import AbstractPlanner, Soft
 from irleed.tabular.statistics import Statistics
 from irleed.tabular.width import Width
@@ -55,6 +56,7 @@ class Irleed(eqx.Module):
 
     - `planner`: how demonstrators plan.
     - `prior`: inverse variances; with `evidence`, `prior.bias` is only where the search for the biases' width starts.
+    - `curvature`: `Written` Hessians, or `Probed` ones where features are many.
     - `evidence`: integrate weights and biases out when judging precisions and the biases' width.
     - `learn_precision`, `learn_bias`: what is estimated; neither is maximum-entropy IRL, see `maxent`.
     - `tolerance`: stop when a further step would gain less than this in log posterior.
@@ -62,6 +64,7 @@ class Irleed(eqx.Module):
 
     planner: AbstractPlanner = Soft()
     prior: Prior = Prior()
+    curvature: AbstractCurvature = Written()
     evidence: bool = eqx.field(static=True, default=True)
     learn_precision: bool = eqx.field(static=True, default=True)
     learn_bias: bool = eqx.field(static=True, default=True)
@@ -106,9 +109,11 @@ class Irleed(eqx.Module):
         """One damped Newton step on the objective; then the terms of the evidence, for the next step."""
         del key  # nothing here is random
         counts = statistics.action_counts
-        local = self._linearise(state, mdp, counts)
-        direction = local.curvature.gauged_solve(*(-g for g in local.gradient))
-        slope = sum((jnp.vdot(g, d) for g, d in zip(local.gradient, direction, strict=True)), jnp.asarray(0.0))
+        losses, slope = self._likelihood(state, mdp, counts)
+        gradient = self._gradient(state, slope)
+        learning = self._learning(state)
+        direction, evidence = self.curvature.newton(self._point(state, mdp, counts), gradient, learning)
+        promised = sum((jnp.vdot(g, d) for g, d in zip(gradient, direction, strict=True)), jnp.asarray(0.0))
         prior = Prior(state.bias_prior.inverse, self.prior.log_precision, state.weight_prior.inverse)
 
         def moved(size):
@@ -116,21 +121,24 @@ class Irleed(eqx.Module):
             log_precision = state.demonstrators.log_precision + turn
             return state.weights + weights, Demonstrators(log_precision, state.demonstrators.bias + bias)
 
+        def penalty(weights, demonstrators):
+            volume = jnp.vdot(state.volume, gauge(demonstrators.log_precision))
+            return prior.penalty(weights, demonstrators) + volume
+
         def objective(size):
             weights, demonstrators = moved(size)
             loss = negative_log_likelihood(self.planner, mdp, counts, demonstrators.perceived(weights))
-            volume = jnp.vdot(state.volume, gauge(demonstrators.log_precision))
-            return loss + prior.penalty(weights, demonstrators) + volume
+            return loss + penalty(weights, demonstrators)
 
-        size = _backtrack(objective, slope, _cut(direction[2]))
+        here = jnp.sum(losses) + penalty(state.weights, state.demonstrators)
+        size = _backtrack(objective, here, promised, _cut(direction[2]))
         weights, demonstrators = moved(size)
-        terms = self._evidence_terms(state, weights, demonstrators, local.evidence)
+        terms = self._evidence_terms(state, weights, demonstrators, evidence)
         weight_prior, bias_prior, volume, volume_slope = terms
-        to_gain = -slope
+        to_gain = -promised
         if self.evidence:
-            determined = local.evidence
-            more = weight_prior.to_gain(determined.weights_determined) + bias_prior.to_gain(determined.bias_determined)
-            to_gain = jnp.where(state.step <= WARM_STEPS, jnp.inf, to_gain + more)
+            more = weight_prior.to_gain(evidence.weights_determined) + bias_prior.to_gain(evidence.bias_determined)
+            to_gain = jnp.where(state.step <= WARM_STEPS, jnp.inf, to_gain + jnp.where(learning, more, 0.0))
         new = State(
             weights=weights,
             demonstrators=demonstrators,
@@ -141,90 +149,79 @@ class Irleed(eqx.Module):
             to_gain=to_gain,
             step=state.step + 1,
         )
-        return new, Info(jnp.sum(local.losses), to_gain, size)
+        return new, Info(jnp.sum(losses), to_gain, size)
 
     def judge(self, key: Key, state: State, mdp: FiniteMDP, statistics: Statistics) -> Judgement:
         """What the estimate says of the demonstrators, with what it does not know."""
-        local = self._linearise(state, mdp, statistics.action_counts)
-        demonstrators = state.demonstrators
-        identity = jnp.eye(mdp.feature_count)
-        spectrum = intervals.diagonalise(
-            state.weights,
-            local.curvature.weights_covariance + identity / state.bias_prior.inverse,
-            demonstrators.perceived(state.weights),
-            local.likelihood_gradient,
-            local.likelihood_hessian,
-        )
-        log_precision = gauge(demonstrators.log_precision)
-        draws = intervals.precision_draws(key, log_precision, *spectrum, self.prior.log_precision)
-        fixed = jnp.zeros_like(draws)
+        losses, slope = self._likelihood(state, mdp, statistics.action_counts)
+        point = self._point(state, mdp, statistics.action_counts)
+        unknown = self.curvature.uncertainty(key, point, slope, self.prior.log_precision)
         return Judgement(
-            log_precision_draws=draws if self.learn_precision else fixed,
-            bias=demonstrators.bias,
-            bias_norm=jnp.linalg.norm(demonstrators.bias, axis=-1),
-            bias_norm_deviation=jnp.sqrt(local.curvature.bias_norm_variance(demonstrators.bias)),
-            log_likelihood=-local.losses,
-            information=local.evidence.information,
+            log_precision_draws=unknown.log_precision_draws,
+            bias=state.demonstrators.bias,
+            bias_norm=jnp.linalg.norm(state.demonstrators.bias, axis=-1),
+            bias_norm_deviation=unknown.bias_norm_deviation,
+            log_likelihood=-losses,
+            information=unknown.information,
         )
 
-    def _linearise(self, state: State, mdp: FiniteMDP, counts: Float[Array, "D S A"]) -> "_Local":
-        """Likelihood, gradient and curvature at the current estimate."""
-        demonstrators = state.demonstrators
-        precision, perceived = demonstrators.precision, demonstrators.perceived(state.weights)
+    def _likelihood(
+        self, state: State, mdp: FiniteMDP, counts: Float[Array, "D S A"]
+    ) -> tuple[Float[Array, " D"], Float[Array, "D F"]]:
+        """Every demonstrator's negative log-likelihood, and its gradient in what they pursue."""
 
         def one(u, count):
             return negative_log_likelihood(self.planner, mdp, count[None], u[None])
 
-        loss, slope = jax.vmap(jax.value_and_grad(one))(perceived, counts)
+        return jax.vmap(jax.value_and_grad(one))(state.demonstrators.perceived(state.weights), counts)
+
+    def _gradient(self, state: State, slope: Float[Array, "D F"]) -> Vector:
+        """Of the objective, evidence included, in weights, biases and log precisions."""
+        demonstrators = state.demonstrators
+        precision, perceived = demonstrators.precision, demonstrators.perceived(state.weights)
         bias = precision[:, None] * slope + state.bias_prior.inverse * demonstrators.bias
         turn = jnp.sum(perceived * slope, -1) + state.volume
         turn = turn + self.prior.log_precision * gauge(demonstrators.log_precision)
-        hessian = jax.vmap(lambda u, count: fisher_information(self.planner, mdp, count, u))(perceived, counts)
-        curvature, evidence = laplace.factorise(
-            precision,
-            perceived,
-            hessian,
+        return (
+            precision @ slope + state.weight_prior.inverse * state.weights,
+            bias if self.learn_bias else jnp.zeros_like(bias),
+            turn if self.learn_precision else jnp.zeros_like(turn),
+        )
+
+    def _point(self, state: State, mdp: FiniteMDP, counts: Float[Array, "D S A"]) -> Point:
+        demonstrators = state.demonstrators
+        return Point(
+            planner=self.planner,
+            mdp=mdp,
+            counts=counts,
+            weights=state.weights,
+            bias=demonstrators.bias,
+            log_precision=gauge(demonstrators.log_precision),
+            perceived=demonstrators.perceived(state.weights),
             weight_prior=state.weight_prior.inverse,
             bias_prior=state.bias_prior.inverse,
             precision_prior=self.prior.log_precision + state.volume_slope,
             learn_bias=self.learn_bias,
             learn_precision=self.learn_precision,
         )
-        gradient = (
-            precision @ slope + state.weight_prior.inverse * state.weights,
-            bias if self.learn_bias else jnp.zeros_like(bias),
-            turn if self.learn_precision else jnp.zeros_like(turn),
-        )
-        return _Local(loss, slope, hessian, gradient, curvature, evidence)
 
-    def _evidence_terms(
-        self, state: State, weights: Float[Array, " F"], demonstrators: Demonstrators, gain: laplace.Evidence
-    ):
+    def _learning(self, state: State) -> Bool[Array, ""] | bool:
+        """Whether the terms of the evidence change in this step."""
+        return self.evidence and (state.step >= WARM_STEPS)
+
+    def _evidence_terms(self, state: State, weights: Float[Array, " F"], demonstrators: Demonstrators, gain: Evidence):
         """The inverse variances of weights and biases, and the volume terms, for the next step."""
         if not self.evidence:
             return state.weight_prior, state.bias_prior, state.volume, state.volume_slope
-        warm = state.step >= WARM_STEPS
         weight_prior = state.weight_prior.learn(weights, gain.weights_determined)
         bias_prior = state.bias_prior.learn(demonstrators.bias, gain.bias_determined)
         if not self.learn_bias:
             bias_prior = state.bias_prior
         # Demonstrators share more than a little: where biases drown the weights, these do not vanish altogether.
-        limited = jnp.minimum(weight_prior.inverse, SMALLEST_SHARE * bias_prior.inverse)
-        weight_prior = eqx.tree_at(lambda width: width.inverse, weight_prior, limited)
+        weight_prior = weight_prior.limited(SMALLEST_SHARE * bias_prior.inverse)
         learnt = weight_prior, bias_prior, gain.parameters, gain.parameters_slope
         before = state.weight_prior, state.bias_prior, state.volume, state.volume_slope
-        return jax.tree.map(lambda new, old: jnp.where(warm, new, old), learnt, before)
-
-
-class _Local(eqx.Module):
-    """The objective at one point, to second order."""
-
-    losses: Float[Array, " D"]
-    likelihood_gradient: Float[Array, "D F"]
-    likelihood_hessian: Float[Array, "D F F"]
-    gradient: tuple[Float[Array, " F"], Float[Array, "D F"], Float[Array, " D"]]
-    curvature: laplace.Laplace
-    evidence: laplace.Evidence
+        return jax.tree.map(lambda new, old: jnp.where(self._learning(state), new, old), learnt, before)
 
 
 def negative_log_likelihood(
@@ -238,32 +235,16 @@ def negative_log_likelihood(
     return jnp.sum(jax.vmap(one)(perceived, counts))
 
 
-def fisher_information(
-    planner: AbstractPlanner, mdp: FiniteMDP, count: Float[Array, "S A"], perceived: Float[Array, " F"]
-) -> Float[Array, "F F"]:
-    r"""Expected curvature of a demonstrator's negative log-likelihood in $u$, given the states they were seen in.
-
-    $\sum_s n(s)\, \mathrm{Cov}_{a \sim \pi}(\partial Q(s, a)/\partial u)$: never negative, and the Hessian itself where
-    values are linear in the reward.
-    """
-    q = planner.q_values(mdp, mdp.rewards(perceived))
-    policy = jnp.exp(boltzmann(q))
-    directions = jax.vmap(mdp.rewards)(jnp.eye(mdp.feature_count))
-    slope = jax.vmap(lambda direction: planner.q_derivative(mdp, q, direction), out_axes=-1)(directions)
-    centred = slope - jnp.sum(policy[..., None] * slope, 1, keepdims=True)
-    weighted = (policy * jnp.sum(count, -1, keepdims=True))[..., None] * centred
-    return weighted.reshape(-1, slope.shape[-1]).T @ centred.reshape(-1, slope.shape[-1])
-
-
 def _cut(turn: Float[Array, " D"]) -> Float[Array, ""]:
     return jnp.minimum(1.0, LARGEST_TURN / jnp.maximum(jnp.max(jnp.abs(turn)), 1e-12))
 
 
-def _backtrack(objective, slope: Float[Array, ""], start: Float[Array, ""]) -> Float[Array, ""]:
-    """Halve the step until the objective falls by a part of what the slope promises."""
-    here = objective(jnp.zeros_like(start))
+def _backtrack(
+    objective, here: Float[Array, ""], promised: Float[Array, ""], start: Float[Array, ""]
+) -> Float[Array, ""]:
+    """Halve the step until the objective falls from where it is by a part of what the slope promises."""
 
     def too_long(size):
-        return ~(objective(size) <= here + 1e-4 * size * slope) & (size > 1e-4)
+        return ~(objective(size) <= here + 1e-4 * size * promised) & (size > 1e-4)
 
     return jax.lax.while_loop(too_long, lambda size: size / 2, start)

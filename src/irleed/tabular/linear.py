@@ -11,22 +11,28 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
-from irleed._typing import Array, Float
+from irleed._typing import Array, Float, Scalar
 from irleed.envs.mdp import FiniteMDP
 from irleed.tabular.dense import inverse
 
 # Up to this many states the systems are solved by a dense inverse, beyond by iteration.
 DENSE_STATES = 128
 MAX_SWEEPS = 1_000_000
+KRYLOV_STEPS = 200
 # Up to this many actions a sum or maximum over them is written out.
 UNROLLED_ACTIONS = 16
 
 Policy = Float[Array, "S A"]
+StateMap = Callable[[Float[Array, " S"]], Float[Array, " S"]]
 
 
 @jax.custom_vjp
 def expected_successor(mdp: FiniteMDP, value: Float[Array, " S"]) -> Float[Array, "S A"]:
     r"""$E[V(s') \mid s, a]$ for every state and action."""
+    return _successor(mdp, value)
+
+
+def _successor(mdp, value):
     return mdp.forward.product(value).reshape(mdp.states, mdp.actions)
 
 
@@ -52,10 +58,7 @@ def policy_value(tolerance: float, mdp: FiniteMDP, policy: Policy, reward: Float
     if mdp.states <= DENSE_STATES:
         return _resolvent(mdp, policy) @ reward
 
-    def ahead(value):
-        return reward + mdp.discount * moving(mdp, sum_over_actions(policy * expected_successor(mdp, value)))
-
-    return fixed_point(ahead, reward, tolerance * (1 - mdp.discount))
+    return _solve(one_step(mdp, policy), reward, tolerance * (1 - mdp.discount), _largest)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
@@ -67,9 +70,9 @@ def discounted_visits(
         return source @ _resolvent(mdp, policy)
 
     def spread(visits):
-        return source + mdp.discount * push_forward(mdp, policy * moving(mdp, visits)[:, None])
+        return mdp.discount * mdp.backward.product((policy * moving(mdp, visits)[:, None]).reshape(-1))
 
-    return fixed_point(spread, source, tolerance * (1 - mdp.discount), _total)  # the norm in which this map contracts
+    return _solve(spread, source, tolerance * (1 - mdp.discount), _total)  # the norm in which this map contracts
 
 
 def _value_forward(tolerance, mdp, policy, reward):
@@ -98,6 +101,11 @@ policy_value.defvjp(_value_forward, _value_backward)
 discounted_visits.defvjp(_visits_forward, _visits_backward)
 
 
+def one_step(mdp: FiniteMDP, policy: Policy) -> StateMap:
+    r"""$\gamma P_\pi$, as a function of what is to come."""
+    return lambda value: mdp.discount * moving(mdp, sum_over_actions(policy * _successor(mdp, value)))
+
+
 def sum_over_actions(by_action: Float[Array, "S A"]) -> Float[Array, " S"]:
     """The sum over the last axis, written out for few actions: XLA's reductions of short axes are slow on the CPU."""
     if by_action.shape[-1] > UNROLLED_ACTIONS:
@@ -118,8 +126,33 @@ def _total(vector: Float[Array, " S"]) -> Float[Array, ""]:
     return jnp.sum(jnp.abs(vector))
 
 
+def krylov(ahead: StateMap, source: Float[Array, " S"], relative: float, absolute: Scalar) -> Float[Array, " S"]:
+    """Solve x = source + ahead(x) by BiCGSTAB, well or badly: several times faster than iterating, but no promises."""
+    found, _ = jax.scipy.sparse.linalg.bicgstab(
+        lambda x: x - ahead(x),
+        source,
+        source,
+        tol=relative,
+        atol=absolute,  # pyright: ignore[reportArgumentType]
+        maxiter=KRYLOV_STEPS,
+    )
+    return jnp.where(jnp.all(jnp.isfinite(found)), found, source)
+
+
+def _solve(
+    ahead: StateMap,
+    source: Float[Array, " S"],
+    tolerance: Scalar,
+    norm: Callable[[Float[Array, " S"]], Float[Array, ""]],
+) -> Float[Array, " S"]:
+    """Solve x = source + ahead(x), a contraction by `norm`: iterate from what `krylov` found, if only to confirm it."""
+    euclidean = tolerance / jnp.sqrt(float(source.size)) if norm is _total else tolerance
+    guess = krylov(ahead, source, 1e-14, euclidean)
+    return fixed_point(lambda x: source + ahead(x), guess, tolerance, norm)
+
+
 def fixed_point(
-    function: Callable[[Float[Array, " S"]], Float[Array, " S"]],
+    function: StateMap,
     start: Float[Array, " S"],
     tolerance: Array | float,
     norm: Callable[[Float[Array, " S"]], Float[Array, ""]] = _largest,

@@ -14,15 +14,21 @@ import jax.numpy as jnp
 from irleed._typing import Array, Float
 from irleed.envs.mdp import FiniteMDP
 from irleed.tabular.linear import (
+    DENSE_STATES,
     UNROLLED_ACTIONS,
     discounted_visits,
     expected_successor,
     fixed_point,
+    krylov,
     moving,
+    one_step,
     policy_value,
     push_forward,
     sum_over_actions,
 )
+
+# Newton's method for the soft planner (it is soft policy iteration): steps at most, and how well each is solved.
+NEWTON_STEPS, NEWTON_PRECISION = 20, 1e-2
 
 Reward = Float[Array, " S"] | Float[Array, "S A"]
 
@@ -109,16 +115,31 @@ def soft_maximum(q: Float[Array, "S A"]) -> Float[Array, " S"]:
 
 
 def _value_iteration(
-    mdp: FiniteMDP, reward: Reward, maximum, tolerance: float, after_the_end: Array | float = 0.0
+    mdp: FiniteMDP, reward: Reward, maximum, tolerance: float, after_the_end: Array | float = 0.0, derivative=None
 ) -> Float[Array, "S A"]:
+    """Iterate to the fixed point; where the `derivative` of `maximum` is given, Newton's method first goes near it."""
+
     def q_of(value):
         return by_action(mdp, reward) + mdp.discount * expected_successor(mdp, value)
 
     def backup(value):
         return _with_terminals(mdp, reward, maximum(q_of(value)), after_the_end)
 
+    accuracy = tolerance * (1 - mdp.discount)
     start = jnp.zeros(mdp.states, jnp.result_type(reward))
-    return q_of(fixed_point(backup, start, tolerance * (1 - mdp.discount)))
+    if derivative is not None and mdp.states > DENSE_STATES:
+
+        def newton(carry):
+            value, missing, step = carry
+            value = value + krylov(one_step(mdp, derivative(q_of(value))), missing, NEWTON_PRECISION, accuracy)
+            return value, backup(value) - value, step + 1
+
+        def far(carry):
+            return (jnp.max(jnp.abs(carry[1])) > accuracy) & (carry[2] < NEWTON_STEPS)
+
+        start = jax.lax.while_loop(far, newton, (start, backup(start) - start, 0))[0]
+        start = jnp.where(jnp.all(jnp.isfinite(start)), start, 0.0)
+    return q_of(fixed_point(backup, start, accuracy))
 
 
 def _with_terminals(
@@ -132,7 +153,7 @@ def _with_terminals(
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
 def _soft_q_values(tolerance: float, mdp: FiniteMDP, reward: Reward) -> Float[Array, "S A"]:
     entropy = jnp.log(float(mdp.actions)) / (1 - mdp.discount)
-    return _value_iteration(mdp, reward, soft_maximum, tolerance, entropy)
+    return _value_iteration(mdp, reward, soft_maximum, tolerance, entropy, jax.nn.softmax)
 
 
 def _soft_forward(tolerance, mdp, reward):

@@ -31,6 +31,11 @@ class Width(eqx.Module):
         step = jnp.clip(LENGTHENED * jnp.log(proposal / self.inverse), -LONGEST_STEP, LONGEST_STEP)
         return Width(self.inverse * jnp.exp(step), step)
 
+    def limited(self, largest: Float[Array, ""]) -> "Width":
+        """The same, or the largest inverse variance there may be, and the step to that."""
+        inverse = jnp.minimum(self.inverse, largest)
+        return Width(inverse, self.step + jnp.log(inverse / self.inverse))
+
     def to_gain(self, determined: Float[Array, ""]) -> Float[Array, ""]:
         """Log evidence that the last step gained, to second order."""
         return 0.5 * determined * self.step**2
