@@ -204,9 +204,9 @@ def sweep(config: GridworldConfig, progress: Callable[[int, int], None]) -> tupl
     cells, seeds = config.cells(), config.runs
     jobs = [(cell, seed) for cell in cells for seed in range(seeds)]
     width = min(len(jobs), config.lanes or LANES[jax.default_backend(), config.demonstrator])
-    keys = jnp.stack([_key(config.seed, cell, seed) for cell, seed in jobs])
-    levels = tuple(np.asarray(column) for column in zip(*(cell for cell, _ in jobs), strict=True))
     began = time.perf_counter()
+    keys = _keys(config.seed, jobs)
+    levels = tuple(np.asarray(column) for column in zip(*(cell for cell, _ in jobs), strict=True))
     kept: dict[int, DataSet] = {}  # played, and not yet evaluated
 
     def data_sets() -> Iterator[Statistics]:
@@ -252,10 +252,16 @@ def _batches(items: Iterable, width: int) -> Iterator[Any]:
         yield np.asarray(part) if isinstance(part[0], int) else part
 
 
-def _key(seed: int, cell: tuple[float, float], run: int) -> Key:
-    """Depends on the setting itself, so that a few settings give the same data as all of them."""
-    tag = int.from_bytes(np.float32(cell[0]).tobytes()) ^ int.from_bytes(np.float32(cell[1]).tobytes()[::-1])
-    return jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), tag), run)
+def _keys(seed: int, jobs: list[tuple[tuple[float, float], int]]) -> Key:
+    """Each depends on the setting itself, so that a few settings give the same data as all of them."""
+
+    def tag(cell):
+        bits = (np.float32(level).tobytes() for level in cell)
+        return int.from_bytes(next(bits)) ^ int.from_bytes(next(bits)[::-1])
+
+    tags, runs = np.asarray([(tag(cell), run) for cell, run in jobs], np.uint32).T
+    first = jax.random.key(seed)
+    return jax.vmap(lambda tag, run: jax.random.fold_in(jax.random.fold_in(first, tag), run))(tags, runs)
 
 
 def _cell(text: str) -> tuple[float, float]:
