@@ -12,8 +12,9 @@ LAYERS = (
     ("_typing", "errors", "_precision", "_npz"),
     ("data", "envs"),
     ("demonstrator", "policy", "expertise"),
-    ("tabular",),
-    ("run", "simulate"),
+    ("algorithm",),
+    ("tabular", "iq", "baselines"),
+    ("run", "simulate", "evaluate", "simulate_critic"),
     ("fit", "store", "report"),
     ("experiments", "demo"),
     ("",),  # irleed itself, which only gathers the public names

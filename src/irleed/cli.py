@@ -19,7 +19,7 @@ from irleed.envs.mdp import FiniteMDP
 from irleed.envs.mdp_files import load_mdp
 from irleed.envs.toy_text import from_gymnasium
 from irleed.errors import ConfigError, IrleedError, problem
-from irleed.experiments import gridworld_results
+from irleed.experiments import control, control_results, gridworld_results
 from irleed.experiments.gridworld import GridworldConfig, check, sweep
 from irleed.fit import Fit, fit, suitable
 from irleed.report import figures, progress
@@ -188,7 +188,7 @@ class SimulateCommand:
 class ExperimentCommand:
     """Run one of the paper's experiments; `irleed experiment NAME --help` lists its settings."""
 
-    name: tyro.conf.Positional[Literal["gridworld"]]
+    name: tyro.conf.Positional[Literal["gridworld", "control"]]
     """Which."""
 
     def run(self, console: Console) -> None:
@@ -213,6 +213,9 @@ def main(arguments: list[str] | None = None) -> None:
         if arguments[:2] == ["experiment", "gridworld"]:
             config = tyro.cli(GridworldConfig, prog="irleed experiment gridworld", args=arguments[2:])
             _experiment_gridworld(config, console)
+        elif arguments[:2] == ["experiment", "control"]:
+            config = tyro.cli(control.ControlConfig, prog="irleed experiment control", args=arguments[2:])
+            _experiment_control(config, console)
         else:
             description = "Learn from demonstrators of uneven skill."
             tyro.cli(Command, prog="irleed", description=description, args=arguments).run(console)
@@ -231,6 +234,16 @@ def _experiment_gridworld(config: GridworldConfig, console: Console) -> None:
     with progress.shown(Console(stderr=True), "gridworld") as callback:
         lanes, seconds = sweep(config, callback)
     console.print(gridworld_results.tables(gridworld_results.write(config, lanes, seconds)))
+    _say(console, f"{seconds:.0f} s; wrote {config.out}")
+
+
+def _experiment_control(config: control.ControlConfig, console: Console) -> None:
+    """Learn by every method from the same data, write the results, print them beside the paper's."""
+    control.check(config)
+    prepare(config.out)
+    with progress.shown(Console(stderr=True), "control") as callback:
+        data, found, seconds = control.sweep(config, callback)
+    console.print(control_results.table(control_results.write(config, data, found, seconds)))
     _say(console, f"{seconds:.0f} s; wrote {config.out}")
 
 

@@ -1,6 +1,7 @@
 """Policies as values: what a fit hands out, and what is saved."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import equinox as eqx
@@ -10,7 +11,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
-from irleed._typing import Array, Float, Scalar, Shaped
+from irleed._typing import Array, Float, Int, Key, Scalar, Shaped
 from irleed.errors import DataError, SpaceError, problem
 
 FORMAT = "irleed-tabular-policy"
@@ -59,6 +60,22 @@ class TabularPolicy(eqx.Module):
             raise DataError(
                 problem(str(path), got=str(error), expected="a saved policy", remedy="name another file")
             ) from error
+
+
+class SoftmaxPolicy(eqx.Module):
+    """Acts by the softmax of a network's outputs times `sharpness`."""
+
+    network: Callable[[Float[Array, "..."]], Float[Array, " A"]]  # a module, of arrays alone
+    sharpness: Float[Array, ""]
+
+    def logits(self, observation: Float[Array, "..."]) -> Float[Array, " A"]:
+        """Unnormalised log probabilities in one situation."""
+        return self.sharpness * self.network(observation)
+
+    def act(self, key: Key, observation: Float[Array, "..."], greedy: bool = False) -> Int[Array, ""]:
+        """An action in one situation."""
+        logits = self.logits(observation)
+        return jnp.argmax(logits) if greedy else jax.random.categorical(key, logits)
 
 
 def boltzmann_probabilities(q: Float[Array, "S A"], sharpness: Scalar) -> Float[Array, "S A"]:

@@ -151,6 +151,26 @@ def expertise_bars(
     return figure
 
 
+@_styled
+def relative_returns(settings: Sequence[str], methods: Mapping[str, Curve]) -> Figure:
+    """Each method's return in each setting, relative to the best demonstrator, with its interval."""
+    figure = Figure(figsize=(COLUMN, 2.4), layout="constrained")
+    axes = figure.subplots()
+    axes.axhline(1.0, color="0.75", linewidth=0.8, zorder=0)
+    place = np.arange(len(settings))
+    for number, (name, curve) in enumerate(methods.items()):
+        mean, low, high = (np.asarray(x, float) for x in (curve.mean, curve.low, curve.high))
+        colour, marker = COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)]
+        shifted = place + 0.16 * (number - (len(methods) - 1) / 2)
+        axes.vlines(shifted, low, high, color=colour, linewidth=1.2)
+        axes.plot(shifted, mean, marker, color=colour, label=name)
+    axes.set_xticks(place, settings)
+    axes.set(xlabel="precision and accuracy of the demonstrators", ylabel="return / best demonstrator", ylim=(0, None))
+    axes.legend(frameon=False, ncols=2)
+    axes.spines[["top", "right"]].set_visible(False)
+    return figure
+
+
 def save(figure: Figure, path: str | os.PathLike[str]) -> tuple[Path, Path]:
     """Write ``path.png`` and ``path.pdf``, each whole or not at all; `path` has no suffix. Returns both paths."""
     png, pdf = Path(f"{os.fspath(path)}.png"), Path(f"{os.fspath(path)}.pdf")

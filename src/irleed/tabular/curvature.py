@@ -132,7 +132,7 @@ class Probed(AbstractCurvature):
     step_accuracy: float = eqx.field(static=True, default=0.1)
     trace_accuracy: float = eqx.field(static=True, default=0.02)
     iterations: int = eqx.field(static=True, default=50)
-    planner_tolerance: float = eqx.field(static=True, default=1e-4)
+    planner_tolerance: float = eqx.field(static=True, default=1e-3)
 
     def newton(self, point: Point, gradient: Vector, evidence: bool | Bool[Array, ""]) -> tuple[Vector, Evidence]:
         """See `AbstractCurvature.newton`."""

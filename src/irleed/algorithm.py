@@ -1,0 +1,100 @@
+"""What every algorithm on networks has in common: a state, a step of Adam on its loss, a guard against divergence.
+
+An algorithm is an `eqx.Module` whose fields are its settings. `update(key, state, data)` describes one run on one data
+set; seeds and settings are leading axes outside. Real-valued settings are leaves, so that a sweep is one program.
+"""
+
+import abc
+import dataclasses
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+
+from irleed._typing import Array, Float, Int, Key, Scalar
+from irleed.data.transitions import Transitions
+from irleed.policy import SoftmaxPolicy
+
+
+class TrainState(eqx.Module):
+    """Parameters, and what Adam remembers of them."""
+
+    parameters: Any
+    optimiser: optax.OptState
+    step: Int[Array, ""]
+    diverged: Int[Array, ""]  # the first step whose loss was no number; -1: none so far
+
+
+class TrainInfo(eqx.Module):
+    """What one step looked like."""
+
+    loss: Float[Array, ""]
+
+
+class AbstractOffline(eqx.Module):
+    """An algorithm that learns from demonstrations alone."""
+
+    steps: eqx.AbstractVar[int]
+    batch: eqx.AbstractVar[int]
+
+    @abc.abstractmethod
+    def parameters(self, key: Key, data: Transitions, actions: int, demonstrators: int) -> Any:
+        """Where training starts; of `data` only the shape of an observation matters."""
+
+    @abc.abstractmethod
+    def rates(self) -> dict[str, Scalar]:
+        """The learning rate of each field of the parameters."""
+
+    @abc.abstractmethod
+    def loss(self, parameters: Any, batch: Transitions) -> Float[Array, ""]:
+        """To be minimised."""
+
+    @abc.abstractmethod
+    def policy(self, parameters: Any) -> SoftmaxPolicy:
+        """What was learnt to do."""
+
+    @abc.abstractmethod
+    def log_precision(self, parameters: Any, data: Transitions) -> Float[Array, " D"]:
+        """How consistently each demonstrator chooses, as far as the algorithm can tell; in the gauge."""
+
+
+def init(algorithm: AbstractOffline, key: Key, data: Transitions, actions: int, demonstrators: int) -> TrainState:
+    """Before the first step."""
+    parameters = algorithm.parameters(key, data, actions, demonstrators)
+    zero, none = jnp.asarray(0, jnp.int32), jnp.asarray(-1, jnp.int32)
+    return TrainState(parameters, optax.scale_by_adam().init(parameters), zero, none)
+
+
+def update(algorithm: AbstractOffline, key: Key, state: TrainState, data: Transitions) -> tuple[TrainState, TrainInfo]:
+    """One step of Adam on a batch drawn from the data."""
+    batch = data.sample(key, algorithm.batch)
+    loss, gradient = jax.value_and_grad(algorithm.loss)(state.parameters, batch)
+    direction, optimiser = optax.scale_by_adam().update(gradient, state.optimiser)
+    parts = {name: _scaled(getattr(direction, name), -rate) for name, rate in algorithm.rates().items()}
+    change = dataclasses.replace(direction, **parts)
+    new = TrainState(
+        parameters=optax.apply_updates(state.parameters, change),
+        optimiser=optimiser,
+        step=state.step + 1,
+        diverged=jnp.where((state.diverged < 0) & ~jnp.isfinite(loss), state.step, state.diverged),
+    )
+    return new, TrainInfo(loss)
+
+
+def _scaled(tree: Any, factor: Scalar) -> Any:
+    return jax.tree.map(lambda leaf: factor * leaf, tree)
+
+
+def train(
+    algorithm: AbstractOffline, key: Key, data: Transitions, actions: int, demonstrators: int
+) -> tuple[TrainState, TrainInfo]:
+    """A whole run in one scan; the key of a step depends on its number alone."""
+    init_key, loop_key = jax.random.split(key)
+    start = init(algorithm, init_key, data, actions, demonstrators)
+
+    def one(state, _):
+        return update(algorithm, jax.random.fold_in(loop_key, state.step), state, data)
+
+    return jax.lax.scan(one, start, None, length=algorithm.steps)

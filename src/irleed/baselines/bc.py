@@ -1,0 +1,50 @@
+"""Behaviour cloning: the likelihood of the actions, whoever took them."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+from irleed._typing import Array, Float, Key, Scalar
+from irleed.algorithm import AbstractOffline
+from irleed.data.transitions import Transitions
+from irleed.iq.networks import Mlp
+from irleed.policy import SoftmaxPolicy
+
+
+class Parameters(eqx.Module):
+    """The policy's logits, and as many zeros as there are demonstrators: cloning knows no difference."""
+
+    logits: Mlp
+    demonstrators: Float[Array, " D"]
+
+
+class BehaviourCloning(AbstractOffline):
+    """Settings as those of `irleed.iq.soft_q.SoftQ`."""
+
+    hidden: tuple[int, ...] = eqx.field(static=True, default=(64, 64))
+    steps: int = eqx.field(static=True, default=20_000)
+    batch: int = eqx.field(static=True, default=32)
+    rate: Scalar = 3e-4
+
+    def parameters(self, key: Key, data: Transitions, actions: int, demonstrators: int) -> Parameters:
+        """See `AbstractOffline.parameters`."""
+        return Parameters(
+            Mlp.init(key, (data.obs[0].size, *self.hidden, actions)), jnp.zeros(demonstrators, jnp.float32)
+        )
+
+    def rates(self) -> dict[str, Scalar]:
+        """See `AbstractOffline.rates`."""
+        return {"logits": self.rate}
+
+    def loss(self, parameters: Parameters, batch: Transitions) -> Float[Array, ""]:
+        """Mean negative log-likelihood."""
+        log_policy = jax.nn.log_softmax(jax.vmap(parameters.logits)(batch.obs))
+        return -jnp.mean(jnp.take_along_axis(log_policy, batch.action[:, None], -1))
+
+    def policy(self, parameters: Parameters) -> SoftmaxPolicy:
+        """See `AbstractOffline.policy`."""
+        return SoftmaxPolicy(parameters.logits, jnp.asarray(1.0, jnp.float32))
+
+    def log_precision(self, parameters: Parameters, data: Transitions) -> Float[Array, " D"]:
+        """All alike."""
+        return parameters.demonstrators

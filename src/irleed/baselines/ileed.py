@@ -1,0 +1,77 @@
+r"""ILEED (Beliaev et al., 2022): behaviour cloning with a skill that depends on who acts and on the situation.
+
+Demonstrator $i$ follows the shared policy with probability $\rho_i(s) = \sigma(f(s)^\top \omega_i)$ and acts at random
+otherwise: $\pi_i(a|s) = \rho_i(s)\,\pi(a|s) + (1 - \rho_i(s))/A$. Policy, embedding of situations $f$ and embeddings of
+demonstrators $\omega_i$ are learnt together by maximum likelihood.
+"""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+from irleed._typing import Array, Float, Int, Key, Scalar
+from irleed.algorithm import AbstractOffline
+from irleed.data.transitions import Transitions
+from irleed.demonstrator import gauge
+from irleed.iq.networks import Mlp
+from irleed.policy import SoftmaxPolicy
+
+
+class Parameters(eqx.Module):
+    """Policy, embedding of situations, embeddings of demonstrators."""
+
+    logits: Mlp
+    situation: Mlp
+    demonstrator: Float[Array, "D K"]
+
+
+class Ileed(AbstractOffline):
+    """Settings as those of `irleed.iq.soft_q.SoftQ`; `embedding` is the size K of the embeddings."""
+
+    hidden: tuple[int, ...] = eqx.field(static=True, default=(64, 64))
+    embedding: int = eqx.field(static=True, default=8)
+    steps: int = eqx.field(static=True, default=20_000)
+    batch: int = eqx.field(static=True, default=32)
+    rate: Scalar = 3e-4
+
+    def parameters(self, key: Key, data: Transitions, actions: int, demonstrators: int) -> Parameters:
+        """See `AbstractOffline.parameters`."""
+        policy_key, situation_key, demonstrator_key = jax.random.split(key, 3)
+        inputs = data.obs[0].size
+        return Parameters(
+            logits=Mlp.init(policy_key, (inputs, *self.hidden, actions)),
+            situation=Mlp.init(situation_key, (inputs, *self.hidden, self.embedding)),
+            demonstrator=jax.random.normal(demonstrator_key, (demonstrators, self.embedding), jnp.float32),
+        )
+
+    def rates(self) -> dict[str, Scalar]:
+        """See `AbstractOffline.rates`."""
+        return dict.fromkeys(("logits", "situation", "demonstrator"), self.rate)
+
+    def skill(
+        self, parameters: Parameters, observation: Float[Array, "..."], demonstrator: Int[Array, ""]
+    ) -> Float[Array, ""]:
+        r"""$\rho_i(s)$."""
+        return jax.nn.sigmoid(jnp.dot(parameters.situation(observation), parameters.demonstrator[demonstrator]))
+
+    def loss(self, parameters: Parameters, batch: Transitions) -> Float[Array, ""]:
+        """Mean negative log-likelihood."""
+
+        def one(obs, action, demonstrator):
+            policy = jax.nn.softmax(parameters.logits(obs))
+            skill = self.skill(parameters, obs, demonstrator)
+            return -jnp.log(skill * policy[action] + (1 - skill) / policy.size + 1e-8)
+
+        return jnp.mean(jax.vmap(one)(batch.obs, batch.action, batch.demonstrator))
+
+    def policy(self, parameters: Parameters) -> SoftmaxPolicy:
+        """See `AbstractOffline.policy`."""
+        return SoftmaxPolicy(parameters.logits, jnp.asarray(1.0, jnp.float32))
+
+    def log_precision(self, parameters: Parameters, data: Transitions) -> Float[Array, " D"]:
+        """The mean skill of each where they were seen, as log odds: an order, on no common scale with precision."""
+        skill = jax.vmap(lambda *row: self.skill(parameters, *row))(data.obs, data.demonstrator)
+        counted = jnp.arange(len(skill)) < data.size
+        own = jax.nn.one_hot(data.demonstrator, len(parameters.demonstrator)) * counted[:, None]
+        mean = (skill @ own) / jnp.maximum(jnp.sum(own, 0), 1.0)
+        return gauge(jax.scipy.special.logit(jnp.clip(mean, 1e-6, 1 - 1e-6)))

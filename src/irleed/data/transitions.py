@@ -1,0 +1,64 @@
+"""Transitions ready for training on a device: what networks learn from, laid out flat."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from irleed._typing import Array, Float, Int, Key, Shaped
+from irleed.data.demonstrations import Demonstrations
+
+
+class Transitions(eqx.Module):
+    """Rows of which the first `size` count; the rest is there so that data sets of several sizes can be stacked."""
+
+    obs: Shaped[Array, "N *obs"]
+    next_obs: Shaped[Array, "N *obs"]
+    action: Int[Array, " N"]
+    proceeds: Float[Array, " N"]  # 0 where the task ended, else 1: what the discount is multiplied with
+    demonstrator: Int[Array, " N"]
+    initial: Shaped[Array, "E *obs"]  # first observations of the episodes, repeated to fill up
+    size: Int[Array, ""]
+
+    @classmethod
+    def from_demonstrations(cls, data: Demonstrations, every: int = 1) -> "Transitions":
+        """Every so manieth transition of each episode, from its first on."""
+        within = np.arange(data.transitions) - data.start[data.episode]
+        kept = np.flatnonzero(within % every == 0)
+        return cls(
+            obs=np.asarray(data.observation[kept], np.float32),
+            next_obs=np.asarray(data.next_observation[kept], np.float32),
+            action=np.asarray(data.action[kept], np.int32),
+            proceeds=(~np.asarray(data.terminated[kept])).astype(np.float32),
+            demonstrator=np.asarray(data.demonstrator[kept], np.int32),
+            initial=np.asarray(data.observation[data.start], np.float32),
+            size=np.asarray(len(kept), np.int32),
+        )
+
+    def padded(self, rows: int, episodes: int) -> "Transitions":
+        """The same, filled up to so many rows and first observations."""
+
+        def fill(leaf, length):
+            return np.concatenate([leaf, np.repeat(leaf[:1], length - len(leaf), 0)])
+
+        columns = ("obs", "next_obs", "action", "proceeds", "demonstrator")
+        filled = {name: fill(getattr(self, name), rows) for name in columns}
+        starts = np.resize(np.asarray(self.initial), (episodes, *self.initial.shape[1:]))
+        return Transitions(**filled, initial=starts, size=self.size)
+
+    def sample(self, key: Key, count: int) -> "Transitions":
+        """So many rows, drawn with replacement."""
+        row_key, initial_key = jax.random.split(key)
+        rows = jax.random.randint(row_key, (count,), 0, self.size)
+        starts = jax.random.randint(initial_key, (count,), 0, self.initial.shape[0])
+        columns = {
+            name: jnp.asarray(getattr(self, name))[rows]
+            for name in ("obs", "next_obs", "action", "proceeds", "demonstrator")
+        }
+        return Transitions(**columns, initial=jnp.asarray(self.initial)[starts], size=jnp.asarray(count, jnp.int32))
+
+
+def stack(data_sets: list[Transitions]) -> Transitions:
+    """Data sets of any sizes along a new leading axis."""
+    rows, episodes = (max(len(getattr(d, name)) for d in data_sets) for name in ("action", "initial"))
+    return jax.tree.map(lambda *leaves: np.stack(leaves), *(d.padded(rows, episodes) for d in data_sets))

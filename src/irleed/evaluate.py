@@ -1,0 +1,55 @@
+"""What a policy does in an environment: whole episodes, and their returns."""
+
+from collections.abc import Callable
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+from irleed._typing import Array, Bool, Float, Int, Key, Shaped
+from irleed.envs.step import AbstractEnv
+from irleed.policy import SoftmaxPolicy
+
+# From a key and an observation to an action.
+Act = Callable[[Key, Shaped[Array, "..."]], Int[Array, ""]]
+
+
+class Played(eqx.Module):
+    """One episode, padded to the horizon; steps that are not `alive` were not taken."""
+
+    obs: Shaped[Array, "T *obs"]
+    next_obs: Shaped[Array, "T *obs"]
+    action: Int[Array, " T"]
+    reward: Float[Array, " T"]
+    terminated: Bool[Array, " T"]
+    alive: Bool[Array, " T"]
+
+    @property
+    def total(self) -> Float[Array, ""]:
+        """The undiscounted return."""
+        return jnp.sum(jnp.where(self.alive, self.reward, 0.0))
+
+
+def play(key: Key, env: AbstractEnv, act: Act) -> Played:
+    """One episode from its start to its end."""
+    reset_key, loop_key = jax.random.split(key)
+
+    def step(carry, number):
+        state, alive = carry
+        act_key, env_key = jax.random.split(jax.random.fold_in(loop_key, number))
+        obs = env.observe(state)
+        state, seen = env.step(env_key, state, act(act_key, obs))
+        return (state, alive & ~(seen.terminated | seen.truncated)), (seen, alive)
+
+    start = env.reset(reset_key), jnp.asarray(True)
+    seen, alive = jax.lax.scan(step, start, jnp.arange(env.horizon))[1]
+    return Played(seen.obs, seen.next_obs, seen.action, seen.reward, seen.terminated, alive)
+
+
+def returns(key: Key, env: AbstractEnv, policy: SoftmaxPolicy, episodes: int, *, greedy: bool) -> Float[Array, " E"]:
+    """Returns of so many episodes, by the likeliest actions or by drawn ones."""
+
+    def one(own):
+        return play(own, env, lambda act_key, obs: policy.act(act_key, obs, greedy)).total
+
+    return jax.vmap(one)(jax.random.split(key, episodes))

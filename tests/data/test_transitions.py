@@ -1,0 +1,45 @@
+"""Transitions for training: which rows are taken, how they are filled up, and what is drawn."""
+
+import jax
+import numpy as np
+import pytest
+
+from irleed.data.demonstrations import Demonstrations, Episode
+from irleed.data.transitions import Transitions, stack
+
+
+@pytest.fixture
+def data() -> Demonstrations:
+    """Two demonstrators; observations count up, so that every row is known by its number."""
+
+    def episode(first, length, terminated, who):
+        obs = np.arange(first, first + length + 1, dtype=np.float32)[:, None]
+        return Episode(obs=obs, action=np.arange(length) % 2, terminated=terminated, demonstrator=who)
+
+    return Demonstrations.from_episodes([episode(0, 5, True, 0), episode(100, 4, False, 1)])
+
+
+def test_rows(data):
+    rows = Transitions.from_demonstrations(data)
+    np.testing.assert_array_equal(rows.obs[:, 0], [0, 1, 2, 3, 4, 100, 101, 102, 103])
+    np.testing.assert_array_equal(rows.next_obs[:, 0], rows.obs[:, 0] + 1)
+    np.testing.assert_array_equal(rows.proceeds, [1, 1, 1, 1, 0, 1, 1, 1, 1])  # cut short is not ended
+    np.testing.assert_array_equal(rows.demonstrator, [0] * 5 + [1] * 4)
+    np.testing.assert_array_equal(rows.initial[:, 0], [0, 100])
+    assert rows.size == 9
+
+
+def test_every_second_row_of_each_episode(data):
+    rows = Transitions.from_demonstrations(data, every=2)
+    np.testing.assert_array_equal(rows.obs[:, 0], [0, 2, 4, 100, 102])
+
+
+def test_what_fills_up_is_never_drawn(data):
+    rows = Transitions.from_demonstrations(data)
+    both = stack([rows, Transitions.from_demonstrations(data, every=3)])
+    assert both.obs.shape == (2, 9, 1) and both.size.tolist() == [9, 4]
+    drawn = jax.vmap(lambda own: own.sample(jax.random.key(0), 200))(both)
+    assert set(np.ravel(drawn.obs[0])) == set(np.ravel(rows.obs))
+    assert set(np.ravel(drawn.obs[1])) == {0, 3, 100, 103}
+    np.testing.assert_array_equal(drawn.next_obs, drawn.obs + 1)
+    assert set(np.ravel(drawn.initial[1])) == {0, 100}

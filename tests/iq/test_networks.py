@@ -1,0 +1,59 @@
+"""Networks: what one computes, many at once, and what a thousand demonstrators cost."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from irleed.iq.networks import Independent, LowRank, Mlp
+
+OBS = np.array([0.5, -1.0, 2.0], np.float32)
+
+
+@pytest.mark.parametrize("activation", ["elu", "relu"])
+def test_a_perceptron_by_hand(activation):
+    network = Mlp.init(jax.random.key(0), (3, 5, 4, 2), activation)
+    x = OBS.astype(float)
+    for weight, offset in zip(network.weights[:-1], network.offsets[:-1], strict=True):
+        x = x @ np.asarray(weight, float) + np.asarray(offset)
+        x = np.where(x > 0, x, np.expm1(x) if activation == "elu" else 0.0)
+    np.testing.assert_allclose(network(OBS), x @ network.weights[-1] + network.offsets[-1], rtol=1e-4, atol=1e-6)
+
+
+def test_weights_start_within_their_bound_and_fill_it():
+    network = Mlp.init(jax.random.key(0), (100, 50, 2))
+    for part in (network.weights[0], network.offsets[0]):
+        assert np.abs(part).max() <= 0.1 and np.abs(part).max() > 0.08
+    assert all(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(network))
+
+
+@pytest.mark.parametrize("kind", [Independent, LowRank])
+def test_every_demonstrator_has_a_bias_of_their_own(kind):
+    bias = kind.init(jax.random.key(0), 3, (3, 8, 2))
+    if kind is LowRank:
+        np.testing.assert_array_equal(bias(OBS, jnp.asarray(1)), 0)  # nobody is biased at first
+        bias = jax.tree.map(lambda leaf: leaf + jax.random.normal(jax.random.key(1), leaf.shape), bias)
+    each = [np.asarray(bias(OBS, jnp.asarray(i))) for i in range(3)]
+    assert not np.allclose(each[0], each[1]) and not np.allclose(each[1], each[2])
+    if kind is Independent:
+        second = jax.tree.map(lambda leaf: leaf[1], bias.network)
+        np.testing.assert_allclose(each[1], second(OBS), rtol=1e-5)
+
+
+def test_a_thousand_demonstrators_cost_little():
+    """Parameters and the memory of a gradient grow by the heads alone."""
+
+    def cost(demonstrators):
+        bias = LowRank.init(jax.random.key(0), demonstrators, (8, 64, 64, 4), rank=4)
+        observations = jnp.zeros((32, 8), jnp.float32)
+        who = jnp.arange(32) % demonstrators
+
+        def loss(bias):
+            return jnp.sum(jax.vmap(bias)(observations, who) ** 2)
+
+        analysis = jax.jit(jax.grad(loss)).lower(bias).compile().memory_analysis()
+        return sum(leaf.size for leaf in jax.tree.leaves(bias)), analysis.temp_size_in_bytes
+
+    (few, little), (many, more) = cost(3), cost(1000)
+    assert many - few == 997 * 4 * 4
+    assert more - little < 1_000_000
