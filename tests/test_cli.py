@@ -178,3 +178,21 @@ def test_same_seed_same_rows(experiments):
         for name in ("one", "same", "other")
     )
     assert one == same != other
+
+
+def test_the_control_experiment_writes_results_beside_the_papers(tmp_path, capsys):
+    """A run far too short to learn much, but through every part."""
+    few = ("--seeds", 2, "--steps", 30, "--episodes", 2, "--settings", "LL", "HL")
+    with jax.numpy_dtype_promotion("standard"):
+        call("experiment", "control", "--out", tmp_path / "run", *few)
+    printed = capsys.readouterr().out
+    assert "IRLEED" in printed and "(1.56)" in printed  # the paper's own figure
+    results = json.loads((tmp_path / "run" / "results.json").read_text())
+    rows = {(r["setting"]["precision"] + r["setting"]["accuracy"], r["method"], r.get("evaluation")): r
+            for r in results["rows"]}  # fmt: skip
+    assert {m for _, m, _ in rows} == {"demonstrators", "irleed", "iq", "ileed", "bc"}
+    assert len(rows) == 2 * (1 + 4 * 2)
+    own, best = rows["LL", "irleed", "greedy"], rows["LL", "demonstrators", None]["best"]
+    assert own["ci_low"] <= own["relative"] <= own["ci_high"] and own["seeds"] == 2
+    np.testing.assert_allclose(own["relative"], own["mean"] / best, rtol=1e-6)
+    assert results["summary"]["diverged_irleed"] == 0 and drawn(tmp_path / "run", "returns")

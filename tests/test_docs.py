@@ -25,7 +25,9 @@ def run_blocks(name: str) -> int:
     return len(blocks)
 
 
-@pytest.mark.parametrize("name", ["README.md", "docs/getting-started.md"])
+@pytest.mark.parametrize(
+    "name", ["README.md", "docs/getting-started.md", pytest.param("docs/networks.md", marks=pytest.mark.optax)]
+)
 def test_code_runs(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert run_blocks(name) > 0

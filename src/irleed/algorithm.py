@@ -71,6 +71,7 @@ def update(algorithm: AbstractOffline, key: Key, state: TrainState, data: Transi
     """One step of Adam on a batch drawn from the data."""
     batch = data.sample(key, algorithm.batch)
     loss, gradient = jax.value_and_grad(algorithm.loss)(state.parameters, batch)
+    direction: Any
     direction, optimiser = optax.scale_by_adam().update(gradient, state.optimiser)
     parts = {name: _scaled(getattr(direction, name), -rate) for name, rate in algorithm.rates().items()}
     change = dataclasses.replace(direction, **parts)

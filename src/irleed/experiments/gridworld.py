@@ -252,7 +252,7 @@ def _batches(items: Iterable, width: int) -> Iterator[Any]:
         yield np.asarray(part) if isinstance(part[0], int) else part
 
 
-def _keys(seed: int, jobs: list[tuple[tuple[float, float], int]]) -> Key:
+def _keys(seed: int, jobs: list[tuple[tuple[float, float], int]]) -> jax.Array:
     """Each depends on the setting itself, so that a few settings give the same data as all of them."""
 
     def tag(cell):
