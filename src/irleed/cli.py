@@ -243,6 +243,9 @@ def _experiment_control(config: control.ControlConfig, console: Console) -> None
     prepare(config.out)
     with progress.shown(Console(stderr=True), "control") as callback:
         data, found, seconds = control.sweep(config, callback)
+    for name, lanes in found.items():
+        if lost := int(np.sum(lanes.diverged >= 0)):
+            _say(Console(stderr=True), f"warning: {lost} runs of {name} diverged; the averages have them in")
     console.print(control_results.table(control_results.write(config, data, found, seconds)))
     _say(console, f"{seconds:.0f} s; wrote {config.out}")
 
