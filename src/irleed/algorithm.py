@@ -6,6 +6,7 @@ set; seeds and settings are leading axes outside. Real-valued settings are leave
 
 import abc
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -14,7 +15,7 @@ import jax.numpy as jnp
 import optax
 
 from irleed._typing import Array, Float, Int, Key, Scalar
-from irleed.data.transitions import Transitions
+from irleed.data.transitions import Inputs, Row, Transitions
 from irleed.policy import SoftmaxPolicy
 
 
@@ -38,17 +39,18 @@ class AbstractOffline(eqx.Module):
 
     steps: eqx.AbstractVar[int]
     batch: eqx.AbstractVar[int]
+    decay: eqx.AbstractVar[bool]  # whether rates go down to nought, see `cooling`
 
     @abc.abstractmethod
-    def parameters(self, key: Key, data: Transitions, actions: int, demonstrators: int) -> Any:
-        """Where training starts; of `data` only the shape of an observation matters."""
+    def parameters(self, key: Key, inputs: Inputs, actions: int, demonstrators: int) -> Any:
+        """Where training starts."""
 
     @abc.abstractmethod
     def rates(self) -> dict[str, Scalar]:
         """The learning rate of each field of the parameters."""
 
     @abc.abstractmethod
-    def loss(self, parameters: Any, batch: Transitions) -> Float[Array, ""]:
+    def loss(self, parameters: Any, batch: Row) -> Float[Array, ""]:
         """To be minimised."""
 
     @abc.abstractmethod
@@ -60,32 +62,49 @@ class AbstractOffline(eqx.Module):
         """How consistently each demonstrator chooses, as far as the algorithm can tell; in the gauge."""
 
 
-def init(algorithm: AbstractOffline, key: Key, data: Transitions, actions: int, demonstrators: int) -> TrainState:
+def fresh(parameters: Any) -> TrainState:
     """Before the first step."""
-    parameters = algorithm.parameters(key, data, actions, demonstrators)
     zero, none = jnp.asarray(0, jnp.int32), jnp.asarray(-1, jnp.int32)
     return TrainState(parameters, optax.scale_by_adam().init(parameters), zero, none)
 
 
-def update(algorithm: AbstractOffline, key: Key, state: TrainState, data: Transitions) -> tuple[TrainState, TrainInfo]:
-    """One step of Adam on a batch drawn from the data."""
-    batch = data.sample(key, algorithm.batch)
-    loss, gradient = jax.value_and_grad(algorithm.loss)(state.parameters, batch)
+def adam_step(
+    loss: Callable[[Any], Float[Array, ""]], rates: dict[str, Scalar], factor: Scalar, state: TrainState
+) -> tuple[TrainState, TrainInfo]:
+    """One step of Adam, each field of the parameters at its own rate times `factor`; `rates` names them all."""
+    found, gradient = jax.value_and_grad(loss)(state.parameters)
     direction: Any
     direction, optimiser = optax.scale_by_adam().update(gradient, state.optimiser)
-    parts = {name: _scaled(getattr(direction, name), -rate) for name, rate in algorithm.rates().items()}
+    parts = {name: _scaled(getattr(direction, name), -factor * rate) for name, rate in rates.items()}
     change = dataclasses.replace(direction, **parts)
     new = TrainState(
         parameters=optax.apply_updates(state.parameters, change),
         optimiser=optimiser,
         step=state.step + 1,
-        diverged=jnp.where((state.diverged < 0) & ~jnp.isfinite(loss), state.step, state.diverged),
+        diverged=jnp.where((state.diverged < 0) & ~jnp.isfinite(found), state.step, state.diverged),
     )
-    return new, TrainInfo(loss)
+    return new, TrainInfo(found)
+
+
+def cooling(step: Int[Array, ""], steps: int) -> Float[Array, ""]:
+    """From 1 to 0 along half a cosine: the last parameters are the ones used, so they should have come to rest."""
+    return 0.5 * (1 + jnp.cos(jnp.pi * jnp.minimum(step / steps, 1.0))).astype(jnp.float32)
 
 
 def _scaled(tree: Any, factor: Scalar) -> Any:
     return jax.tree.map(lambda leaf: factor * leaf, tree)
+
+
+def init(algorithm: AbstractOffline, key: Key, data: Transitions, actions: int, demonstrators: int) -> TrainState:
+    """Before the first step."""
+    return fresh(algorithm.parameters(key, data.inputs, actions, demonstrators))
+
+
+def update(algorithm: AbstractOffline, key: Key, state: TrainState, data: Transitions) -> tuple[TrainState, TrainInfo]:
+    """One step of Adam on a batch drawn from the data."""
+    batch = data.sample(key, algorithm.batch)
+    factor = cooling(state.step, algorithm.steps) if algorithm.decay else 1.0
+    return adam_step(lambda parameters: algorithm.loss(parameters, batch), algorithm.rates(), factor, state)
 
 
 def train(

@@ -242,12 +242,12 @@ def _experiment_control(config: control.ControlConfig, console: Console) -> None
     control.check(config)
     prepare(config.out)
     with progress.shown(Console(stderr=True), "control") as callback:
-        data, found, seconds = control.sweep(config, callback)
-    for name, lanes in found.items():
-        if lost := int(np.sum(lanes.diverged >= 0)):
-            _say(Console(stderr=True), f"warning: {lost} runs of {name} diverged; the averages have them in")
-    console.print(control_results.table(control_results.write(config, data, found, seconds)))
-    _say(console, f"{seconds:.0f} s; wrote {config.out}")
+        outcomes = control.sweep(config, callback)
+    for line in control_results.diverged(outcomes):
+        _say(Console(stderr=True), f"warning: {line}")
+    results = control_results.write(config, outcomes)
+    console.print(control_results.tables(results))
+    _say(console, f"{results['seconds']:.0f} s; wrote {config.out}")
 
 
 def _write_fit(folder: Path, command: FitCommand, found: Fit, shape: tuple[int, int] | None) -> None:

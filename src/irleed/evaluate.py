@@ -15,19 +15,19 @@ Act = Callable[[Key, Shaped[Array, "..."]], Int[Array, ""]]
 
 
 class Played(eqx.Module):
-    """One episode, padded to the horizon; steps that are not `alive` were not taken."""
+    """An episode, padded to the horizon; steps that are not `alive` were not taken. With leading axes, many."""
 
-    obs: Shaped[Array, "T *obs"]
-    next_obs: Shaped[Array, "T *obs"]
-    action: Int[Array, " T"]
-    reward: Float[Array, " T"]
-    terminated: Bool[Array, " T"]
-    alive: Bool[Array, " T"]
+    obs: Shaped[Array, "..."]
+    next_obs: Shaped[Array, "..."]
+    action: Int[Array, "*lanes T"]
+    reward: Float[Array, "*lanes T"]
+    terminated: Bool[Array, "*lanes T"]
+    alive: Bool[Array, "*lanes T"]
 
     @property
-    def total(self) -> Float[Array, ""]:
+    def total(self) -> Float[Array, "*lanes"]:
         """The undiscounted return."""
-        return jnp.sum(jnp.where(self.alive, self.reward, 0.0))
+        return jnp.sum(jnp.where(self.alive, self.reward, 0.0), -1)
 
 
 def play(key: Key, env: AbstractEnv, act: Act) -> Played:

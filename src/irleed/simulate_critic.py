@@ -11,8 +11,7 @@ import numpy as np
 
 from irleed._typing import Array, Float, Int, Key, Scalar
 from irleed.data.demonstrations import Demonstrations, Episode
-from irleed.envs.step import AbstractEnv
-from irleed.evaluate import Played, play
+from irleed.evaluate import Played
 from irleed.iq.networks import Mlp
 
 BIAS_HIDDEN = (128, 128)
@@ -30,9 +29,8 @@ class CriticDemonstrator(eqx.Module):
     def draw(cls, key: Key, critic: Mlp, max_precision: Scalar, bias_scale: Scalar) -> "CriticDemonstrator":
         r"""$\beta \sim U(0, \texttt{max\_precision})$, and a fresh bias network."""
         precision_key, bias_key = jax.random.split(key)
-        sizes = (critic.weights[0].shape[0], *BIAS_HIDDEN, critic.weights[-1].shape[-1])
         precision = jax.random.uniform(precision_key, (), jnp.float32) * max_precision
-        bias = Mlp.init(bias_key, sizes, "relu")
+        bias = Mlp.init(bias_key, critic.inputs, (*BIAS_HIDDEN, critic.weights[-1].shape[-1]), "relu")
         return cls(critic, bias, jnp.asarray(precision, jnp.float32), jnp.asarray(bias_scale, jnp.float32))
 
     def act(self, key: Key, observation: Float[Array, "..."]) -> Int[Array, ""]:
@@ -43,23 +41,12 @@ class CriticDemonstrator(eqx.Module):
         return jnp.where(hard, jnp.argmax(value), drawn)
 
 
-def play_demonstrators(
-    key: Key,
-    env: AbstractEnv,
-    critic: Mlp,
-    max_precision: Scalar,
-    bias_scale: Scalar,
-    demonstrators: int,
-    episodes: int,
-) -> tuple[CriticDemonstrator, Played]:
-    """Draw demonstrators and let them play: arrays with leading axes D and D, E."""
-
-    def one(own_key):
-        draw_key, play_key = jax.random.split(own_key)
-        person = CriticDemonstrator.draw(draw_key, critic, max_precision, bias_scale)
-        return person, jax.vmap(lambda each: play(each, env, person.act))(jax.random.split(play_key, episodes))
-
-    return jax.vmap(one)(jax.random.split(key, demonstrators))
+def draw_demonstrators(
+    key: Key, critic: Mlp, max_precision: Scalar, bias_scale: Scalar, demonstrators: int
+) -> CriticDemonstrator:
+    """So many, along a leading axis D."""
+    draw = jax.vmap(lambda own: CriticDemonstrator.draw(own, critic, max_precision, bias_scale))
+    return draw(jax.random.split(key, demonstrators))
 
 
 def to_demonstrations(played: Played) -> Demonstrations:
@@ -79,8 +66,3 @@ def to_demonstrations(played: Played) -> Demonstrations:
                 )
             )
     return Demonstrations.from_episodes(episodes, where="simulated data")
-
-
-def true_returns(played: Played) -> Float[Array, " D"]:
-    """Mean return of each demonstrator's episodes."""
-    return jnp.mean(jnp.sum(jnp.where(played.alive, played.reward, 0.0), -1), -1)

@@ -3,8 +3,11 @@
 import json
 import os
 import tempfile
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
+
+import numpy as np
 
 from irleed.errors import ConfigError, problem
 
@@ -41,6 +44,46 @@ def write_json(path: Path, value: Mapping[str, object]) -> None:
     except BaseException:
         os.unlink(temporary)
         raise
+
+
+def keep(path: Path, fingerprint: Mapping[str, object], arrays: Mapping[str, np.ndarray]) -> None:
+    """Write a part of a result beside what it depends on; see `kept`."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            np.savez(file, **{**arrays, "fingerprint": np.asarray(json.dumps(fingerprint))})  # pyright: ignore[reportArgumentType]
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+
+
+def kept(path: Path, fingerprint: Mapping[str, object]) -> dict[str, np.ndarray] | None:
+    """What `keep` wrote, or None if there is nothing; what depends on other settings is refused."""
+    if not path.exists():
+        return None
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            arrays = dict(file)
+        found = json.loads(str(arrays.pop("fingerprint")))
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+        raise ConfigError(
+            problem(
+                str(path), got=str(error), expected="a part of a result", remedy="remove it, or choose another --out"
+            )
+        ) from error
+    wanted = json.loads(json.dumps(fingerprint))
+    differ = [key for key in sorted({*found, *wanted}) if found.get(key) != wanted.get(key)]
+    if differ:
+        got = ", ".join(f"{key} {found.get(key)}" for key in differ)
+        expected = ", ".join(f"{key} {wanted.get(key)}" for key in differ)
+        raise ConfigError(
+            problem(f"{path}, made with other settings", got=got, expected=expected, remedy="choose another --out")
+        )
+    return arrays
 
 
 def _umask() -> int:

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 
 from irleed._typing import Array, Float, Key, Scalar
 from irleed.algorithm import AbstractOffline
-from irleed.data.transitions import Transitions
+from irleed.data.transitions import Inputs, Row, Transitions
 from irleed.iq.networks import Mlp
 from irleed.policy import SoftmaxPolicy
 
@@ -24,19 +24,18 @@ class BehaviourCloning(AbstractOffline):
     hidden: tuple[int, ...] = eqx.field(static=True, default=(64, 64))
     steps: int = eqx.field(static=True, default=20_000)
     batch: int = eqx.field(static=True, default=32)
+    decay: bool = eqx.field(static=True, default=True)
     rate: Scalar = 3e-4
 
-    def parameters(self, key: Key, data: Transitions, actions: int, demonstrators: int) -> Parameters:
+    def parameters(self, key: Key, inputs: Inputs, actions: int, demonstrators: int) -> Parameters:
         """See `AbstractOffline.parameters`."""
-        return Parameters(
-            Mlp.init(key, (data.obs[0].size, *self.hidden, actions)), jnp.zeros(demonstrators, jnp.float32)
-        )
+        return Parameters(Mlp.init(key, inputs, (*self.hidden, actions)), jnp.zeros(demonstrators, jnp.float32))
 
     def rates(self) -> dict[str, Scalar]:
         """See `AbstractOffline.rates`."""
-        return {"logits": self.rate}
+        return {"logits": self.rate, "demonstrators": 0.0}
 
-    def loss(self, parameters: Parameters, batch: Transitions) -> Float[Array, ""]:
+    def loss(self, parameters: Parameters, batch: Row) -> Float[Array, ""]:
         """Mean negative log-likelihood."""
         log_policy = jax.nn.log_softmax(jax.vmap(parameters.logits)(batch.obs))
         return -jnp.mean(jnp.take_along_axis(log_policy, batch.action[:, None], -1))

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 
 from irleed._typing import Array, Float, Int, Key, Scalar
 from irleed.algorithm import AbstractOffline
-from irleed.data.transitions import Transitions
+from irleed.data.transitions import Inputs, Row, Transitions
 from irleed.demonstrator import gauge
 from irleed.iq.networks import Mlp
 from irleed.policy import SoftmaxPolicy
@@ -32,15 +32,15 @@ class Ileed(AbstractOffline):
     embedding: int = eqx.field(static=True, default=8)
     steps: int = eqx.field(static=True, default=20_000)
     batch: int = eqx.field(static=True, default=32)
+    decay: bool = eqx.field(static=True, default=True)
     rate: Scalar = 3e-4
 
-    def parameters(self, key: Key, data: Transitions, actions: int, demonstrators: int) -> Parameters:
+    def parameters(self, key: Key, inputs: Inputs, actions: int, demonstrators: int) -> Parameters:
         """See `AbstractOffline.parameters`."""
         policy_key, situation_key, demonstrator_key = jax.random.split(key, 3)
-        inputs = data.obs[0].size
         return Parameters(
-            logits=Mlp.init(policy_key, (inputs, *self.hidden, actions)),
-            situation=Mlp.init(situation_key, (inputs, *self.hidden, self.embedding)),
+            logits=Mlp.init(policy_key, inputs, (*self.hidden, actions)),
+            situation=Mlp.init(situation_key, inputs, (*self.hidden, self.embedding)),
             demonstrator=jax.random.normal(demonstrator_key, (demonstrators, self.embedding), jnp.float32),
         )
 
@@ -54,7 +54,7 @@ class Ileed(AbstractOffline):
         r"""$\rho_i(s)$."""
         return jax.nn.sigmoid(jnp.dot(parameters.situation(observation), parameters.demonstrator[demonstrator]))
 
-    def loss(self, parameters: Parameters, batch: Transitions) -> Float[Array, ""]:
+    def loss(self, parameters: Parameters, batch: Row) -> Float[Array, ""]:
         """Mean negative log-likelihood."""
 
         def one(obs, action, demonstrator):

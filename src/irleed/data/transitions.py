@@ -8,6 +8,31 @@ import numpy as np
 from irleed._typing import Array, Float, Int, Key, Shaped
 from irleed.data.demonstrations import Demonstrations
 
+COLUMNS = ("obs", "next_obs", "action", "proceeds", "demonstrator")
+
+
+class Inputs(eqx.Module):
+    """Where observations are centred and how far they spread: networks see them standardised."""
+
+    centre: Float[Array, "*obs"]
+    spread: Float[Array, "*obs"]
+
+    @classmethod
+    def plain(cls, obs: Shaped[Array, "*obs"]) -> "Inputs":
+        """As they are, for observations of this shape."""
+        return cls(jnp.zeros(obs.shape, jnp.float32), jnp.ones(obs.shape, jnp.float32))
+
+
+class Row(eqx.Module):
+    """One transition; with a leading axis, a batch of them."""
+
+    obs: Shaped[Array, "..."]
+    next_obs: Shaped[Array, "..."]
+    action: Int[Array, "*B"]
+    proceeds: Float[Array, "*B"]  # 0 where the task ended, else 1: what the discount is multiplied with
+    demonstrator: Int[Array, "*B"]
+    initial: Shaped[Array, "..."]  # some first observation
+
 
 class Transitions(eqx.Module):
     """Rows of which the first `size` count; the rest is there so that data sets of several sizes can be stacked."""
@@ -15,7 +40,7 @@ class Transitions(eqx.Module):
     obs: Shaped[Array, "N *obs"]
     next_obs: Shaped[Array, "N *obs"]
     action: Int[Array, " N"]
-    proceeds: Float[Array, " N"]  # 0 where the task ended, else 1: what the discount is multiplied with
+    proceeds: Float[Array, " N"]
     demonstrator: Int[Array, " N"]
     initial: Shaped[Array, "E *obs"]  # first observations of the episodes, repeated to fill up
     size: Int[Array, ""]
@@ -35,27 +60,33 @@ class Transitions(eqx.Module):
             size=np.asarray(len(kept), np.int32),
         )
 
+    @property
+    def inputs(self) -> Inputs:
+        """Mean and standard deviation of the observations; a column that never changes keeps its scale."""
+        obs = jnp.asarray(self.obs, jnp.float32)
+        counts = (jnp.arange(obs.shape[0]) < self.size).astype(jnp.float32)
+        share = (counts / jnp.sum(counts)).reshape(-1, *(1,) * (obs.ndim - 1))
+        centre = jnp.sum(share * obs, 0)
+        spread = jnp.sqrt(jnp.sum(share * (obs - centre) ** 2, 0))
+        return Inputs(centre, jnp.where(spread > 1e-6 * (1 + jnp.abs(centre)), spread, 1.0))
+
     def padded(self, rows: int, episodes: int) -> "Transitions":
         """The same, filled up to so many rows and first observations."""
 
         def fill(leaf, length):
             return np.concatenate([leaf, np.repeat(leaf[:1], length - len(leaf), 0)])
 
-        columns = ("obs", "next_obs", "action", "proceeds", "demonstrator")
-        filled = {name: fill(getattr(self, name), rows) for name in columns}
+        filled = {name: fill(getattr(self, name), rows) for name in COLUMNS}
         starts = np.resize(np.asarray(self.initial), (episodes, *self.initial.shape[1:]))
         return Transitions(**filled, initial=starts, size=self.size)
 
-    def sample(self, key: Key, count: int) -> "Transitions":
+    def sample(self, key: Key, count: int) -> Row:
         """So many rows, drawn with replacement."""
         row_key, initial_key = jax.random.split(key)
         rows = jax.random.randint(row_key, (count,), 0, self.size)
         starts = jax.random.randint(initial_key, (count,), 0, self.initial.shape[0])
-        columns = {
-            name: jnp.asarray(getattr(self, name))[rows]
-            for name in ("obs", "next_obs", "action", "proceeds", "demonstrator")
-        }
-        return Transitions(**columns, initial=jnp.asarray(self.initial)[starts], size=jnp.asarray(count, jnp.int32))
+        columns = {name: jnp.asarray(getattr(self, name))[rows] for name in COLUMNS}
+        return Row(**columns, initial=jnp.asarray(self.initial)[starts])
 
 
 def stack(data_sets: list[Transitions]) -> Transitions:

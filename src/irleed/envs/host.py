@@ -5,14 +5,14 @@ or shows it and spends the lane's next step on resetting, whatever the action (*
 canonical `Transition` here.
 """
 
-import importlib
-import warnings
 from typing import Any
 
 import numpy as np
 
 from irleed._typing import Array, Shaped
+from irleed.envs.engines import ale_lanes, envpool_lanes, gymnasium_lanes, observation_dtype
 from irleed.envs.step import Transition
+from irleed.envs.workers import WorkerPool
 from irleed.errors import ConfigError, SpaceError, problem
 
 ENGINES = ("gymnasium", "envpool", "ale")
@@ -23,12 +23,15 @@ class HostEnv:
     """L lanes of one environment, stepped together; made by `make_host`.
 
     Arrays are NumPy's, with the lanes as leading axis. Images stay uint8, all other observations are float32.
+    Gymnasium's observations that are no Box (Discrete, MultiBinary, MultiDiscrete, Tuple, Dict) are one vector, a
+    choice among n a one in n places.
     """
 
     def __init__(self, engine: Any, env_id: str, lanes: int, same_step: bool, seed: int | None) -> None:
         self.observation_shape, self.actions, self._first_action, self._dtype = _spaces(env_id, engine)
         self.env_id, self.lanes = env_id, lanes
         self._engine, self._same_step, self._seed = engine, same_step, seed
+        self._seeded_once = seed is None  # an engine that had its seed when it was made
         self._obs: np.ndarray | None = None
         self._over = np.zeros(lanes, bool)  # lanes whose next step does nothing but reset
 
@@ -37,9 +40,13 @@ class HostEnv:
         """What to act on next. A lane that is about to spend a step on resetting still shows its last observation."""
         return self.reset() if self._obs is None else self._obs
 
-    def reset(self) -> Shaped[np.ndarray, "L *obs"]:
-        """Begin an episode in every lane; the first time with the seed, then going on from there."""
-        obs, _ = self._engine.reset() if self._seed is None else self._engine.reset(seed=self._seed)
+    def reset(self, seed: int | None = None) -> Shaped[np.ndarray, "L *obs"]:
+        """Begin an episode in every lane; the first time with the seed it was made with, then going on from there.
+
+        A seed given here starts the random numbers over; envpool cannot do that, and goes on.
+        """
+        seed = self._seed if seed is None or self._seeded_once else seed
+        obs, _ = self._engine.reset() if seed is None else self._engine.reset(seed=seed)
         self._seed = None
         self._obs, self._over = self._seen(obs), np.zeros(self.lanes, bool)
         return self._obs
@@ -105,6 +112,7 @@ def make_host(
     *,
     seed: int = 0,
     autoreset: str | None = None,
+    workers: int = 0,
     **options: Any,
 ) -> HostEnv:
     """Make `lanes` copies of an environment with discrete actions.
@@ -115,72 +123,37 @@ def make_host(
     - `engine`: `gymnasium`, which is always there; `envpool` and `ale`, which are extras.
     - `seed`: of the first lane. The same seed gives the same episodes; engines draw different ones.
     - `autoreset`: how the engine goes about resetting. By default the way that wastes no steps, which envpool lacks.
+    - `workers`: processes to spread the lanes of `gymnasium` over, one for each core, say; 0 is this process alone.
+        The results are the same, and it pays from some dozens of lanes on. A name that was registered by this process
+        only is not known to them: write it as `module:id`, with the module that registers it. A script starts them
+        under `if __name__ == "__main__":`. A step that fails in one of them ends them all.
     - `options`: go to the engine as they are, such as `max_episode_steps` (Gymnasium, envpool).
 
     ALE's frames are prepared as it does by default (grey, 84 x 84, four stacked, each action repeated four times);
     rewards are left as the game gives them. envpool calls a task that ends in the last step that the clock allows
     truncated, not terminated; nothing in its answer tells the two apart.
     """
-    _check(engine, lanes, seed, autoreset)
+    _check(engine, lanes, seed, autoreset, workers)
     same_step = autoreset != "next_step" and engine != "envpool"
-    makers = {"gymnasium": _gymnasium, "envpool": _envpool, "ale": _ale}
-    made = makers[engine](env_id, lanes, seed, MODES["same_step" if same_step else "next_step"], options)
+    mode = MODES["same_step" if same_step else "next_step"]
+    if engine == "envpool":
+        made = envpool_lanes(env_id, lanes, seed, options)
+    elif engine == "ale":
+        made = ale_lanes(env_id, lanes, mode, options)
+    elif workers:
+        made = _in_workers(env_id, lanes, workers, mode, options)
+    else:
+        made = gymnasium_lanes(env_id, lanes, mode, options)
     # envpool has its seed from the start, and its reset takes none.
     return HostEnv(made, env_id, lanes, same_step, None if engine == "envpool" else seed)
 
 
-def _gymnasium(env_id: str, lanes: int, seed: int, mode: str, options: dict[str, Any]) -> Any:
-    import gymnasium
-    from gymnasium.error import DependencyNotInstalled
-
-    if env_id.startswith("ALE/"):
-        _imported("ale_py", env_id, "envs")  # its import is what makes the names known
-    try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", ".*is out of date")  # what is too old to work is refused with an error
-            return gymnasium.make_vec(
-                env_id, lanes, "sync", {"autoreset_mode": mode}, **{"disable_env_checker": True, **options}
-            )
-    except DependencyNotInstalled as error:
-        raise _missing(env_id, error, "envs") from error
-    except Exception as error:  # an environment's own code runs here: it may raise anything
-        raise _unmade(env_id, error, "check name and options; gymnasium.pprint_registry() lists the names") from error
-
-
-def _envpool(env_id: str, lanes: int, seed: int, mode: str, options: dict[str, Any]) -> Any:
-    envpool = _imported("envpool", env_id, "envpool")
-    if env_id not in envpool.list_all_envs():
-        raise _unmade(env_id, "a name that envpool does not know", "envpool.list_all_envs() lists those that it does")
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # bounds of a space that single precision rounds
-            made = envpool.make(env_id, env_type="gymnasium", num_envs=lanes, seed=seed, **options)
-            made.single_observation_space  # noqa: B018  made, and kept, on first sight
-        return made
-    except Exception as error:
-        raise _unmade(env_id, error, "check the options") from error
-
-
-def _ale(env_id: str, lanes: int, seed: int, mode: str, options: dict[str, Any]) -> Any:
-    import gymnasium
-
-    ale_py = _imported("ale_py", env_id, "envs")
-    named = gymnasium.registry.get(env_id)
-    game = env_id if named is None else named.kwargs.get("game")
-    if game not in ale_py.roms.get_all_rom_ids():
-        raise _unmade(env_id, "a game that ALE does not have", "write it as pong, ms_pacman or ALE/MsPacman-v5")
-    try:
-        return ale_py.AtariVectorEnv(game, lanes, autoreset_mode=mode, **{"reward_clipping": False, **options})
-    except Exception as error:
-        raise _unmade(env_id, error, "check the options") from error
-
-
-def _imported(module: str, env_id: str, extra: str) -> Any:
-    """A library that not every user needs."""
-    try:
-        return importlib.import_module(module)
-    except ImportError as error:
-        raise _missing(env_id, error, extra) from error
+def _in_workers(env_id: str, lanes: int, workers: int, mode: str, options: dict[str, Any]) -> WorkerPool:
+    one = gymnasium_lanes(env_id, 1, mode, options)
+    _spaces(env_id, one)  # what is not suited is refused before a worker is started
+    one.close()
+    spaces = (one.single_observation_space, one.single_action_space)
+    return WorkerPool(env_id, lanes, min(workers, lanes), mode, options, spaces)
 
 
 def _spaces(env_id: str, engine: Any) -> tuple[tuple[int, ...], int, int, np.dtype]:
@@ -195,13 +168,12 @@ def _spaces(env_id: str, engine: Any) -> tuple[tuple[int, ...], int, int, np.dty
         )
     if not isinstance(seen, Box):
         engine.close()
-        remedy = "wrap it in gymnasium.wrappers.FlattenObservation and register that; tables go by from_gymnasium"
-        raise _unsuited(f"environment {env_id}, observations", seen, "a Box of numbers", remedy)
-    dtype = np.dtype(np.uint8 if seen.dtype == np.uint8 else np.float32)
-    return seen.shape, int(done.n), int(done.start), dtype
+        remedy = "choose the engine gymnasium, or wrap it in a gymnasium.ObservationWrapper and register that"
+        raise _unsuited(f"environment {env_id}, observations", seen, "numbers, as many in every step", remedy)
+    return seen.shape, int(done.n), int(done.start), observation_dtype(seen)
 
 
-def _check(engine: str, lanes: int, seed: int, autoreset: str | None) -> None:
+def _check(engine: str, lanes: int, seed: int, autoreset: str | None, workers: int) -> None:
     if engine not in ENGINES:
         raise ConfigError(problem("engine", got=engine, expected=" or ".join(ENGINES), remedy="choose one of them"))
     if lanes < 1:
@@ -211,29 +183,12 @@ def _check(engine: str, lanes: int, seed: int, autoreset: str | None) -> None:
     if autoreset not in (None, *MODES) or (engine, autoreset) == ("envpool", "same_step"):
         possible = "next_step" if engine == "envpool" else " or ".join(MODES)
         raise ConfigError(problem(f"autoreset of {engine}", got=autoreset, expected=possible, remedy="leave it out"))
-
-
-def _missing(env_id: str, error: Exception, extra: str) -> ConfigError:
-    return ConfigError(
-        problem(
-            f"environment {env_id}",
-            got=_one_line(error),
-            expected="what it needs to be installed",
-            remedy=f"pip install 'irleed[{extra}]'",
-        )
-    )
-
-
-def _unmade(env_id: str, reason: Exception | str, remedy: str) -> ConfigError:
-    got = reason if isinstance(reason, str) else _one_line(reason)
-    return ConfigError(
-        problem(f"environment {env_id}", got=got, expected="one that the engine can make", remedy=remedy)
-    )
+    if workers < 0:
+        raise ConfigError(problem("workers", got=workers, expected="0 or more", remedy="choose, say, 8"))
+    if workers and engine != "gymnasium":
+        remedy = "leave it out: this engine uses several cores by itself"
+        raise ConfigError(problem(f"workers of {engine}", got=workers, expected=0, remedy=remedy))
 
 
 def _unsuited(where: str, space: Any, expected: str, remedy: str) -> SpaceError:
     return SpaceError(problem(where, got=" ".join(str(space).split()), expected=expected, remedy=remedy))
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(f"{type(error).__name__}: {error}".split())

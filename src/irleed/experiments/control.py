@@ -1,12 +1,13 @@
-"""The paper's second experiment, offline: CartPole with three demonstrators of uneven quality (Table 1).
+"""The paper's second experiment: CartPole and LunarLander with three demonstrators of uneven quality (Table 1).
 
 For each of four settings, low or high precision and low or high accuracy, and each seed: three demonstrators drawn from
 a trained critic play five episodes; every method learns from the same transitions; the last policy of each plays. All
-seeds and settings of a method are one batched program. What a run amounts to is in `control_results`.
+seeds and settings of a method are one batched program. What a method found is written at once, so that a run that was
+stopped goes on. The tasks are in `control_data`, what a run amounts to in `control_results`.
 """
 
 import dataclasses
-import functools
+import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,186 +16,195 @@ from typing import Literal
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from irleed._typing import Array, Float, Int, Key
 from irleed.algorithm import AbstractOffline, train
+from irleed.arena import AbstractArena, drawn, likeliest
 from irleed.baselines.bc import BehaviourCloning
 from irleed.baselines.ileed import Ileed
-from irleed.data.transitions import Transitions, stack
-from irleed.envs.cartpole import CartPole
-from irleed.envs.step import AbstractEnv
+from irleed.baselines.sqil import Sqil
+from irleed.data.transitions import Transitions
 from irleed.errors import ConfigError, problem
-from irleed.evaluate import returns
-from irleed.experiments.critics import load_critic
-from irleed.iq.networks import Mlp
+from irleed.experiments.control_data import DEMONSTRATORS, TASKS, DataSets, Setting, Task, make_data
+from irleed.iq.agent import AbstractAgent
+from irleed.iq.online import OnlineSoftQ
 from irleed.iq.soft_q import SoftQ
-from irleed.simulate_critic import play_demonstrators, to_demonstrations, true_returns
+from irleed.store import keep, kept
 
-DEMONSTRATORS, EPISODES = 3, 5
-MANY_EPISODES = 50  # of each demonstrator, for their true returns
-
-
-@dataclass(frozen=True)
-class Setting:
-    """How good the demonstrators are."""
-
-    name: str
-    max_precision: float
-    bias_scale: float
-
-
-# Precision, then accuracy. A bias of 30 is what brings the demonstrators nearest to the paper's (which has 20 and
-# another critic): chosen by their returns alone, before anything was learnt from them.
-SETTINGS = (
-    Setting("LL", 1.0, 30.0),
-    Setting("LH", 1.0, 0.0),
-    Setting("HL", float("inf"), 30.0),
-    Setting("HH", float("inf"), 0.0),
-)
-MethodName = Literal["irleed", "iq", "ileed", "bc"]
-METHODS: dict[str, AbstractOffline] = {
+TaskName = Literal["cartpole", "lunarlander"]
+MethodName = Literal["irleed", "iq", "ileed", "bc", "bc_best", "irleed_online", "iq_online", "sqil"]
+METHODS: dict[str, AbstractOffline | AbstractAgent] = {
     "irleed": SoftQ(),
     "iq": SoftQ.iq(),
     "ileed": Ileed(),
     "bc": BehaviourCloning(),
+    "bc_best": BehaviourCloning(),
+    "irleed_online": OnlineSoftQ(),
+    "iq_online": OnlineSoftQ(learner=SoftQ.iq()),
+    "sqil": Sqil(),
 }
+ORACLES = ("bc_best",)  # learn from the best third of the episodes by their true returns, which nobody else sees
 
 
 @dataclass(frozen=True)
 class ControlConfig:
-    """CartPole, offline: IRLEED beside IQ-Learn, ILEED and behaviour cloning."""
+    """CartPole and LunarLander: IRLEED beside IQ-Learn, ILEED, behaviour cloning and SQIL, offline and online."""
 
     out: Path
-    """Folder for results.json and the figure."""
+    """Folder for results.json and the figures. A run that was stopped goes on from what is there."""
+    tasks: tuple[TaskName, ...] = ("cartpole", "lunarlander")
+    """Environments; LunarLander needs the extra irleed[envs]."""
     seeds: int = 30
     """Data sets for each setting."""
     settings: tuple[Literal["LL", "LH", "HL", "HH"], ...] = ("LL", "LH", "HL", "HH")
     """Precision and accuracy, low or high."""
-    methods: tuple[MethodName, ...] = ("irleed", "iq", "ileed", "bc")
-    """What to compare."""
+    methods: tuple[MethodName, ...] = ("irleed", "iq", "ileed", "bc", "bc_best", "irleed_online", "iq_online", "sqil")
+    """What to compare; bc_best is an oracle, which clones the best third of the episodes by their true returns."""
     steps: int = 20_000
-    """Updates of each method."""
+    """Updates of each offline method."""
+    online_steps: int = 50_000
+    """Steps in the environment, and updates, of each online method."""
     every: int = 1
-    """Keep every so manieth transition of an episode; the paper kept every twentieth."""
+    """Keep every so manieth transition of an episode; the paper kept every twentieth (CartPole) or fifth."""
     episodes: int = 20
     """Episodes that each policy plays, by its likeliest actions and by drawn ones."""
     seed: int = 0
     """Where the random numbers start."""
+    workers: int = dataclasses.field(default_factory=lambda: os.cpu_count() or 1)
+    """Processes for environments that run on the host."""
     quick: bool = False
-    """Three seeds and 2,000 updates, for a first look."""
+    """Three seeds, 2,000 updates and CartPole alone, for a first look."""
 
     @property
-    def chosen(self) -> tuple[Setting, ...]:
-        """The settings to run."""
-        return tuple(setting for setting in SETTINGS if setting.name in self.settings)
+    def chosen_tasks(self) -> tuple[Task, ...]:
+        """The tasks to run."""
+        return tuple(TASKS[name] for name in dict.fromkeys(("cartpole",) if self.quick else self.tasks))
 
     @property
     def runs(self) -> int:
         """Data sets for each setting, as they will be."""
         return 3 if self.quick else self.seeds
 
-    def algorithm(self, name: MethodName) -> AbstractOffline:
+    def chosen(self, task: Task) -> tuple[Setting, ...]:
+        """The settings to run."""
+        return tuple(setting for setting in task.settings if setting.name in self.settings)
+
+    def method(self, name: str) -> AbstractOffline | AbstractAgent:
         """A method with the number of updates asked for."""
-        return dataclasses.replace(METHODS[name], steps=2_000 if self.quick else self.steps)
+        found = METHODS[name]
+        steps = self.online_steps if isinstance(found, AbstractAgent) else self.steps
+        return dataclasses.replace(found, steps=2_000 if self.quick else steps)
+
+    def fingerprint(self, task: Task, name: str) -> dict[str, object]:
+        """What a part of the results depends on."""
+        settings = {s.name: f"{s.max_precision} {s.bias_scale}" for s in self.chosen(task)}
+        plain = {key: getattr(self, key) for key in ("runs", "every", "episodes", "seed")}
+        return {**plain, **settings, **_plain(self.method(name))}
 
 
-class Lane(eqx.Module):
-    """What one method got out of one data set."""
+def _plain(method: eqx.Module) -> dict[str, str]:
+    """The settings of a method, those of what it is made of included."""
+    flat: dict[str, str] = {}
+    for field in dataclasses.fields(method):
+        value = getattr(method, field.name)
+        flat.update(_plain(value) if isinstance(value, eqx.Module) else {field.name: str(value)})
+    return flat
 
-    greedy: Float[Array, ""]  # mean return of the likeliest actions
-    sampled: Float[Array, ""]  # and of drawn ones
-    log_precision: Float[Array, " D"]
-    loss: Float[Array, ""]  # mean of the last hundredth of the steps
-    diverged: Int[Array, ""]
+
+class Lanes(eqx.Module):
+    """What one method got out of the data sets; leading axes settings and seeds."""
+
+    greedy: Float[Array, "*lanes"]  # mean return of the likeliest actions
+    sampled: Float[Array, "*lanes"]  # and of drawn ones
+    log_precision: Float[Array, "*lanes D"]
+    diverged: Int[Array, "*lanes"]  # step at which the loss was no number; -1: none
 
 
-class DataSets(eqx.Module):
-    """Data with leading axes settings times seeds, and how good the demonstrators really are."""
+@dataclass(frozen=True)
+class Outcome:
+    """What came of one task."""
 
-    transitions: Transitions
-    returns: Float[Array, "*L D"]
+    task: Task
+    returns: Float[np.ndarray, "S N D"]  # the demonstrators' true ones
+    lanes: dict[str, Lanes]
+    seconds: dict[str, float]  # by method, and `data`
 
 
 def check(config: ControlConfig) -> None:
     """Refuse settings that cannot be run, before any work or any file depends on them."""
-    for name in ("seeds", "steps", "every", "episodes"):
+    for name in ("seeds", "steps", "online_steps", "every", "episodes", "workers"):
         if getattr(config, name) < 1:
+            flag = name.replace("_", "-")
             raise ConfigError(
-                problem(f"--{name}", got=getattr(config, name), expected="1 or more", remedy="choose a larger number")
+                problem(f"--{flag}", got=getattr(config, name), expected="1 or more", remedy="choose a larger number")
             )
-    for name in ("settings", "methods"):
+    for name in ("tasks", "settings", "methods"):
         if not getattr(config, name):
             raise ConfigError(problem(f"--{name}", got="none", expected="at least one", remedy="name some"))
 
 
-def sweep(config: ControlConfig, progress: Callable[[int, int], None]) -> tuple[DataSets, dict[str, Lane], float]:
-    """The data, and what each method made of it: leading axes settings, seeds; and the seconds it took."""
+def sweep(config: ControlConfig, progress: Callable[[int, int], None]) -> list[Outcome]:
+    """Every task and method; what an earlier run with the same settings has left in the folder is taken from there."""
     check(config)
-    began = time.perf_counter()
-    env, critic = CartPole(), load_critic("cartpole")
-    data_key, learn_key = jax.random.split(jax.random.key(config.seed))
-    data = make_data(data_key, env, critic, config.chosen, config.runs, config.every)
-    found = {}
-    for number, name in enumerate(dict.fromkeys(config.methods)):
+    names = tuple(dict.fromkeys(config.methods))
+    parts = len(config.chosen_tasks) * len(names)
+    outcomes: list[Outcome] = []
+    for task in config.chosen_tasks:
+        data_key, learn_key = jax.random.split(jax.random.key(config.seed))
+        arena = task.arena(config.workers)
+        began = time.perf_counter()
+        data = make_data(data_key, task, arena, config.chosen(task), config.runs, config.every)
+        outcome = Outcome(task, _by_setting(config, task, data.returns), {}, {"data": time.perf_counter() - began})
+        for name in names:
+            outcome.lanes[name], outcome.seconds[name] = _part(config, learn_key, task, arena, name, data)
+            progress(len(outcomes) * len(names) + len(outcome.lanes), parts)
+        arena.close()
+        outcomes.append(outcome)
+    return outcomes
+
+
+def _part(
+    config: ControlConfig, key: Key, task: Task, arena: AbstractArena, name: str, data: DataSets
+) -> tuple[Lanes, float]:
+    """One method on one task, from the folder or anew; and the seconds it took."""
+    file, fingerprint = config.out / "parts" / f"{task.name}-{name}.npz", config.fingerprint(task, name)
+    arrays = kept(file, fingerprint)
+    if arrays is None:
+        began = time.perf_counter()
         # The same key for every method: what starts alike, starts alike.
-        found[name] = learn_all(learn_key, env, config.algorithm(name), data.transitions, config.episodes)
-        progress(number + 1, len(set(config.methods)))
-    shape = len(config.chosen), config.runs
-    found = {
-        name: jax.tree.map(lambda leaf: leaf.reshape(*shape, *leaf.shape[1:]), lanes) for name, lanes in found.items()
-    }
-    data = DataSets(data.transitions, data.returns.reshape(*shape, -1))
-    return data, found, time.perf_counter() - began
+        lanes = learn(
+            key, arena, config.method(name), data.best if name in ORACLES else data.transitions, config.episodes
+        )
+        arrays = {**vars(lanes), "seconds": np.asarray(time.perf_counter() - began)}
+        keep(file, fingerprint, arrays)
+    lanes = Lanes(**{field: _by_setting(config, task, arrays[field]) for field in Lanes.__dataclass_fields__})
+    return lanes, float(arrays["seconds"])
 
 
-def make_data(
-    key: Key, env: AbstractEnv, critic: Mlp, settings: tuple[Setting, ...], seeds: int, every: int
-) -> DataSets:
-    """Draw demonstrators and let them play, every setting and seed at once."""
-
-    @jax.jit
-    def draw(keys, precision, bias):
-        def one(key, precision, bias):
-            return play_demonstrators(key, env, critic, precision, bias, DEMONSTRATORS, EPISODES + MANY_EPISODES)[1]
-
-        return jax.vmap(one)(keys, precision, bias)
-
-    lanes, truth = [], []
-    for setting in settings:
-        keys = jax.random.split(jax.random.fold_in(key, SETTINGS.index(setting)), seeds)
-        level = jnp.full(seeds, setting.max_precision), jnp.full(seeds, setting.bias_scale)
-        played = draw(keys, *level)
-        truth.append(np.asarray(jax.vmap(lambda p: true_returns(jax.tree.map(lambda x: x[:, EPISODES:], p)))(played)))
-        given = jax.tree.map(lambda x: np.asarray(x[:, :, :EPISODES]), played)
-        for seed in range(seeds):
-            own = to_demonstrations(jax.tree.map(lambda x, seed=seed: x[seed], given))
-            lanes.append(Transitions.from_demonstrations(own, every))
-    return DataSets(stack(lanes), np.concatenate(truth))
+def _by_setting(config: ControlConfig, task: Task, values: Array) -> np.ndarray:
+    return np.asarray(values).reshape(len(config.chosen(task)), config.runs, *values.shape[1:])
 
 
-def learn(key: Key, env: AbstractEnv, algorithm: AbstractOffline, data: Transitions, episodes: int) -> Lane:
-    """Train on one data set and let the last policy play."""
+def learn(
+    key: Key, arena: AbstractArena, method: AbstractOffline | AbstractAgent, data: Transitions, episodes: int = 20
+) -> Lanes:
+    """Train on every data set of a stack, and let the last policies play."""
     train_key, greedy_key, sampled_key = jax.random.split(key, 3)
-    state, info = train(algorithm, train_key, data, env.actions, DEMONSTRATORS)
-    policy = algorithm.policy(state.parameters)
-    last = max(1, algorithm.steps // 100)
-    return Lane(
-        greedy=jnp.mean(returns(greedy_key, env, policy, episodes, greedy=True)),
-        sampled=jnp.mean(returns(sampled_key, env, policy, episodes, greedy=False)),
-        log_precision=algorithm.log_precision(state.parameters, data),
-        loss=jnp.mean(info.loss[-last:]),
-        diverged=state.diverged,
+    keys = jax.random.split(train_key, data.size.shape[0])
+    if isinstance(method, AbstractAgent):
+        state = arena.learn(method, keys, data, DEMONSTRATORS).learner
+    else:
+        state = _train(method, keys, data, arena.actions)
+    policies = jax.vmap(method.policy)(state.parameters)
+    return Lanes(
+        greedy=arena.returns(greedy_key, policies, likeliest, episodes).mean(1),
+        sampled=arena.returns(sampled_key, policies, drawn, episodes).mean(1),
+        log_precision=np.asarray(jax.vmap(method.log_precision)(state.parameters, data)),
+        diverged=np.asarray(state.diverged),
     )
 
 
-def learn_all(key: Key, env: AbstractEnv, algorithm: AbstractOffline, data: Transitions, episodes: int = 20) -> Lane:
-    """Every lane of a stack of data sets, as one program; other real-valued settings do not compile it anew."""
-    keys = jax.random.split(key, data.size.shape[0])
-    return jax.tree.map(np.asarray, _learn_lanes(algorithm, keys, env, data, episodes))
-
-
-@functools.partial(jax.jit, static_argnames="episodes")
-def _learn_lanes(algorithm, keys, env, data, episodes):
-    return jax.vmap(lambda key, own: learn(key, env, algorithm, own, episodes))(keys, data)
+@jax.jit(static_argnames="actions")
+def _train(method, keys, data, actions):
+    return jax.vmap(lambda key, own: train(method, key, own, actions, DEMONSTRATORS)[0])(keys, data)

@@ -1,4 +1,4 @@
-"""What the control experiment amounts to: rows, a summary beside the paper's Table 1, a table and a picture."""
+"""What the control experiment amounts to: rows, a summary beside the paper's Table 1, tables and pictures."""
 
 import dataclasses
 from pathlib import Path
@@ -6,62 +6,94 @@ from pathlib import Path
 import jax
 import numpy as np
 from matplotlib.figure import Figure
+from rich.console import Group
 from rich.table import Table
+from scipy.stats import trim_mean
 
 from irleed._typing import Array, Float
 from irleed.experiments import paper
-from irleed.experiments.control import ControlConfig, DataSets, Lane
+from irleed.experiments.control import ORACLES, ControlConfig, Outcome
 from irleed.experiments.gridworld_results import rank_correlation
 from irleed.report import figures
 from irleed.store import write_json
 
 RESAMPLES = 10_000
-NAMES = {"irleed": "IRLEED", "iq": "IQ-Learn", "ileed": "ILEED", "bc": "behaviour cloning"}
+NAMES = {
+    "irleed": "IRLEED",
+    "iq": "IQ-Learn",
+    "ileed": "ILEED",
+    "bc": "cloning",
+    "bc_best": "cloning of the best third",
+    "irleed_online": "IRLEED online",
+    "iq_online": "IQ-Learn online",
+    "sqil": "SQIL online",
+}
+ONLINE = ("irleed_online", "iq_online", "sqil")
 
 
-def write(config: ControlConfig, data: DataSets, found: dict[str, Lane], seconds: float) -> dict[str, object]:
-    """Write results.json and the figure; returns the results."""
-    best = np.asarray(data.returns).max(-1)
-    rows: list[dict[str, object]] = []
-    for i, setting in enumerate(config.chosen):
-        place = {"setting": {"precision": setting.name[0], "accuracy": setting.name[1]}}
-        own = np.asarray(data.returns[i])
-        rows.append({**place, "method": "demonstrators", "best": float(best[i].mean()), "mean": float(own.mean())})
-        for name, lanes in found.items():
-            for kind in ("greedy", "sampled"):
-                spread = _relative(getattr(lanes, kind)[i], best[i])
-                rows.append({**place, "method": name, "evaluation": kind, **spread})
+def write(config: ControlConfig, outcomes: list[Outcome]) -> dict[str, object]:
+    """Write results.json and the figures; returns the results."""
+    rows = [row for outcome in outcomes for row in _rows(config, outcome)]
+    seconds = {f"{o.task.name}_{part}": round(value, 1) for o in outcomes for part, value in o.seconds.items()}
     results = {
         "experiment": "control",
         "config": {key: str(v) if isinstance(v, Path) else v for key, v in dataclasses.asdict(config).items()},
         "rows": rows,
-        "summary": _summary(config, data, found),
+        "summary": {f"{o.task.name}_{key}": v for o in outcomes for key, v in _summary(config, o).items()},
         "paper": _published(),
-        "seconds": round(seconds, 1),
+        "seconds": round(sum(seconds.values()), 1),
+        "seconds_by_part": seconds,
         "device": jax.devices()[0].device_kind,
     }
     write_json(config.out / "results.json", results)
-    figures.save(_figure(config, rows), config.out / "returns")
+    for outcome in outcomes:
+        own = [row for row in rows if row["setting"]["env"] == outcome.task.name]
+        figures.save(_figure(config, outcome, own), config.out / f"returns_{outcome.task.name}")
     return results
 
 
-def table(results: dict) -> Table:
-    """Returns relative to the best demonstrator's, beside the paper's."""
-    methods = list(dict.fromkeys(row["method"] for row in results["rows"] if row["method"] in NAMES))
-    title = (
-        "CartPole, offline: greedy return relative to the best demonstrator (95 % interval); the paper's in brackets"
-    )
-    shown = Table(title=title)
-    for heading in ("precision, accuracy", "best", "mean / best", *(NAMES[m] for m in methods)):
+def _rows(config: ControlConfig, outcome: Outcome) -> list[dict]:
+    rows: list[dict] = []
+    for i, setting in enumerate(config.chosen(outcome.task)):
+        place = {"setting": {"env": outcome.task.name, "precision": setting.name[0], "accuracy": setting.name[1]}}
+        own = outcome.returns[i]
+        best = own.max(-1)
+        rows.append({**place, "method": "demonstrators", "best": float(best.mean()), "mean": float(own.mean())})
+        for name, lanes in outcome.lanes.items():
+            for kind in ("greedy", "sampled"):
+                spread = _relative(getattr(lanes, kind)[i], best)
+                rows.append({**place, "method": name, "evaluation": kind, **spread})
+    return rows
+
+
+def tables(results: dict) -> Group:
+    """Returns relative to the best demonstrator's, beside the paper's: one table for each task and way of learning."""
+    shown = []
+    for env in dict.fromkeys(row["setting"]["env"] for row in results["rows"]):
+        own = [row for row in results["rows"] if row["setting"]["env"] == env]
+        there = [m for m in NAMES if any(row["method"] == m for row in own)]
+        for title, methods in (
+            ("offline", [m for m in there if m not in ONLINE]),
+            ("online", [m for m in there if m in ONLINE]),
+        ):
+            if methods:
+                shown.append(_table(f"{env}, {title}", own, methods, results["paper"][env]))
+    return Group(*shown)
+
+
+def _table(title: str, rows: list[dict], methods: list[str], published: dict) -> Table:
+    note = "greedy return over the best demonstrator's, 95 % interval; the paper's in brackets"
+    shown = Table(title=title, caption=note)
+    for heading in ("", "best", "mean / best", *(NAMES[m] for m in methods)):
         shown.add_column(heading, justify="right")
-    for row in results["rows"]:
+    for row in rows:
         if row["method"] != "demonstrators":
             continue
         name = row["setting"]["precision"] + row["setting"]["accuracy"]
-        known = results["paper"][name]
+        known = published[name]
         cells = [f"{row['best']:.0f} ({known['best']:.0f})", f"{row['mean'] / row['best']:.2f} ({known['mean']:.2f})"]
         for method in methods:
-            own = next(r for r in results["rows"] if r["setting"] == row["setting"] and _greedy(r, method))
+            own = next(r for r in rows if r["setting"] == row["setting"] and _greedy(r, method))
             beside = f" ({known[method]:.2f})" if method in known else ""
             cells.append(f"{own['relative']:.2f} [{own['ci_low']:.2f}, {own['ci_high']:.2f}]{beside}")
         shown.add_row(name, *(cell.replace("[", "\\[") for cell in cells))
@@ -69,7 +101,7 @@ def table(results: dict) -> Table:
 
 
 def _greedy(row: dict, method: str) -> bool:
-    return row["method"] == method and row["evaluation"] == "greedy"
+    return row["method"] == method and row.get("evaluation") == "greedy"
 
 
 def _relative(values: Float[Array, " N"], best: Float[Array, " N"]) -> dict[str, float | int]:
@@ -80,6 +112,7 @@ def _relative(values: Float[Array, " N"], best: Float[Array, " N"]) -> dict[str,
     return {
         "mean": float(values.mean()),
         "std": float(values.std()),
+        "interquartile_mean": float(trim_mean(values, 0.25)),
         "relative": float(values.mean() / best.mean()),
         "ci_low": float(low),
         "ci_high": float(high),
@@ -87,43 +120,76 @@ def _relative(values: Float[Array, " N"], best: Float[Array, " N"]) -> dict[str,
     }
 
 
-def _summary(config: ControlConfig, data: DataSets, found: dict[str, Lane]) -> dict[str, object]:
+def _summary(config: ControlConfig, outcome: Outcome) -> dict[str, object]:
     """How IRLEED compares with the others on the same data, how precisions rank, and what diverged."""
     summary: dict[str, object] = {
-        f"diverged_{name}": int(np.sum(np.asarray(lanes.diverged) >= 0)) for name, lanes in found.items()
+        f"diverged_{name}": int(np.sum(lanes.diverged >= 0)) for name, lanes in outcome.lanes.items()
     }
-    if "irleed" not in found:
-        return summary
-    drawn = np.random.default_rng(0).integers(0, config.runs, (RESAMPLES, config.runs))
-    for i, setting in enumerate(config.chosen):
-        for name in found.keys() - {"irleed"}:
-            difference = np.asarray(found["irleed"].greedy[i] - found[name].greedy[i])
-            low, high = np.quantile(difference[drawn].mean(1), [0.025, 0.975])
-            summary[f"irleed_minus_{name}_{setting.name}"] = [float(low), float(difference.mean()), float(high)]
-        if setting.name != "HH":  # where all demonstrators are one
-            differ = np.ptp(data.returns[i], axis=-1) > 0  # where all have the same return, there is no order
-            ranks = rank_correlation(data.returns[i][differ], found["irleed"].log_precision[i][differ])
-            if len(ranks):
-                summary[f"precision_rank_correlation_{setting.name}"] = float(np.mean(ranks))
+    for ours in ("irleed", "irleed_online"):
+        others = [
+            name for name in outcome.lanes if name not in (ours, *ORACLES) and (name in ONLINE) == (ours in ONLINE)
+        ]
+        if ours in outcome.lanes:
+            summary.update(_differences(config, outcome, ours, others))
+            summary.update(_ranks(config, outcome, ours))
     return dict(sorted(summary.items()))
 
 
-def _published() -> dict[str, dict[str, float]]:
+def _differences(config: ControlConfig, outcome: Outcome, ours: str, others: list[str]) -> dict[str, list[float]]:
+    """Low, mean and high of the paired differences in greedy return."""
+    drawn = np.random.default_rng(0).integers(0, config.runs, (RESAMPLES, config.runs))
+    found = {}
+    for i, setting in enumerate(config.chosen(outcome.task)):
+        for name in others:
+            difference = np.asarray(outcome.lanes[ours].greedy[i] - outcome.lanes[name].greedy[i])
+            low, high = np.quantile(difference[drawn].mean(1), [0.025, 0.975])
+            found[f"{ours}_minus_{name}_{setting.name}"] = [float(low), float(difference.mean()), float(high)]
+    return found
+
+
+def _ranks(config: ControlConfig, outcome: Outcome, ours: str) -> dict[str, float]:
+    """Rank correlation of precision with true returns, where demonstrators differ in them."""
+    found = {}
+    for i, setting in enumerate(config.chosen(outcome.task)):
+        if setting.name == "HH":  # where all demonstrators are one
+            continue
+        differ = np.ptp(outcome.returns[i], axis=-1) > 0
+        ranks = rank_correlation(outcome.returns[i][differ], outcome.lanes[ours].log_precision[i][differ])
+        if len(ranks):
+            found[f"{ours}_precision_rank_correlation_{setting.name}"] = float(np.mean(ranks))
+    return found
+
+
+def diverged(outcomes: list[Outcome]) -> list[str]:
+    """A line for every method of which runs diverged: how many, and the first of them with its step."""
+    lines = []
+    for outcome in outcomes:
+        for name, lanes in outcome.lanes.items():
+            lost = np.argwhere(lanes.diverged >= 0)
+            if len(lost):
+                setting, seed = lost[0]
+                where = f"the first in setting {setting}, data set {seed}, step {lanes.diverged[setting, seed]}"
+                lines.append(
+                    f"{outcome.task.name}, {name}: {len(lost)} runs diverged, {where}; the averages have them in"
+                )
+    return lines
+
+
+def _published() -> dict[str, dict[str, dict[str, float]]]:
     columns = {"best": "best_return", "mean": "mean", "irleed": "irleed_offline", "iq": "iq_offline"}
-    columns["ileed"] = "ileed_offline"
-    return {
-        row["precision"] + row["accuracy"]: {ours: float(row[theirs]) for ours, theirs in columns.items()}
-        for row in paper.published("table1_control")
-        if row["env"] == "cartpole"
-    }
+    columns |= {"ileed": "ileed_offline", "irleed_online": "irleed_online", "iq_online": "iq_online"}
+    found: dict[str, dict[str, dict[str, float]]] = {}
+    for row in paper.published("table1_control"):
+        values = {ours: float(row[theirs]) for ours, theirs in columns.items()}
+        found.setdefault(str(row["env"]), {})[f"{row['precision']}{row['accuracy']}"] = values
+    return found
 
 
-def _figure(config: ControlConfig, rows: list[dict]) -> Figure:
+def _figure(config: ControlConfig, outcome: Outcome, rows: list[dict]) -> Figure:
     """Greedy returns of every method in every setting, relative to the best demonstrator."""
-    methods = list(dict.fromkeys(row["method"] for row in rows if row["method"] in NAMES))
     series = {}
-    for method in methods:
-        own = [row for row in rows if row["method"] == method and row["evaluation"] == "greedy"]
+    for method in outcome.lanes:
+        own = [row for row in rows if _greedy(row, method)]
         mean, low, high = (np.array([row[key] for row in own]) for key in ("relative", "ci_low", "ci_high"))
         series[NAMES[method]] = figures.Curve(mean, low, high)
-    return figures.relative_returns([setting.name for setting in config.chosen], series)
+    return figures.relative_returns([setting.name for setting in config.chosen(outcome.task)], series)

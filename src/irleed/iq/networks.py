@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from irleed._typing import Array, Float, Int, Key
+from irleed.data.transitions import Inputs
 
 ACTIVATIONS = {"elu": jax.nn.elu, "relu": jax.nn.relu}
 
@@ -15,24 +16,26 @@ ACTIVATIONS = {"elu": jax.nn.elu, "relu": jax.nn.relu}
 class Mlp(eqx.Module):
     """A multilayer perceptron of one observation; weights and offsets start uniform within 1 / sqrt(inputs)."""
 
+    inputs: Inputs  # held fixed
     weights: tuple[Float[Array, "..."], ...]
     offsets: tuple[Float[Array, "..."], ...]
     activation: str = eqx.field(static=True, default="elu")
 
     @classmethod
-    def init(cls, key: Key, sizes: Sequence[int], activation: str = "elu") -> "Mlp":
-        """Layers from ``sizes[0]`` inputs to ``sizes[-1]`` outputs."""
+    def init(cls, key: Key, inputs: Inputs, sizes: Sequence[int], activation: str = "elu") -> "Mlp":
+        """Layers of these sizes, the last one being the output's."""
         weights, offsets = [], []
-        for layer, (inputs, outputs) in enumerate(zip(sizes[:-1], sizes[1:], strict=True)):
+        for layer, (before, after) in enumerate(zip((inputs.centre.size, *sizes), sizes, strict=False)):
             weight_key, offset_key = jax.random.split(jax.random.fold_in(key, layer))
-            bound = inputs**-0.5
-            weights.append(jax.random.uniform(weight_key, (inputs, outputs), jnp.float32, -bound, bound))
-            offsets.append(jax.random.uniform(offset_key, (outputs,), jnp.float32, -bound, bound))
-        return cls(tuple(weights), tuple(offsets), activation)
+            bound = before**-0.5
+            weights.append(jax.random.uniform(weight_key, (before, after), jnp.float32, -bound, bound))
+            offsets.append(jax.random.uniform(offset_key, (after,), jnp.float32, -bound, bound))
+        return cls(inputs, tuple(weights), tuple(offsets), activation)
 
     def __call__(self, observation: Float[Array, "..."]) -> Float[Array, " out"]:
         """The output for one observation, of any shape."""
-        x = jnp.ravel(observation)
+        inputs = jax.lax.stop_gradient(self.inputs)
+        x = jnp.ravel((observation - inputs.centre) / inputs.spread)
         for weight, offset in zip(self.weights[:-1], self.offsets[:-1], strict=True):
             x = ACTIVATIONS[self.activation](x @ weight + offset)
         return x @ self.weights[-1] + self.offsets[-1]
@@ -52,9 +55,9 @@ class Independent(AbstractBias):
     network: Mlp  # leading axis D
 
     @classmethod
-    def init(cls, key: Key, demonstrators: int, sizes: Sequence[int]) -> "Independent":
+    def init(cls, key: Key, demonstrators: int, inputs: Inputs, sizes: Sequence[int]) -> "Independent":
         """Networks of these sizes, each started on its own."""
-        return cls(jax.vmap(lambda each: Mlp.init(each, sizes))(jax.random.split(key, demonstrators)))
+        return cls(jax.vmap(lambda each: Mlp.init(each, inputs, sizes))(jax.random.split(key, demonstrators)))
 
     def __call__(self, observation: Float[Array, "..."], demonstrator: Int[Array, ""]) -> Float[Array, " A"]:
         """See `AbstractBias`."""
@@ -68,9 +71,9 @@ class LowRank(AbstractBias):
     heads: Float[Array, "D K A"]
 
     @classmethod
-    def init(cls, key: Key, demonstrators: int, sizes: Sequence[int], rank: int = 8) -> "LowRank":
+    def init(cls, key: Key, demonstrators: int, inputs: Inputs, sizes: Sequence[int], rank: int = 8) -> "LowRank":
         """A trunk of these sizes with `rank` outputs; heads start at zero, so that nobody is biased."""
-        return cls(Mlp.init(key, (*sizes[:-1], rank)), jnp.zeros((demonstrators, rank, sizes[-1]), jnp.float32))
+        return cls(Mlp.init(key, inputs, (*sizes[:-1], rank)), jnp.zeros((demonstrators, rank, sizes[-1]), jnp.float32))
 
     def __call__(self, observation: Float[Array, "..."], demonstrator: Int[Array, ""]) -> Float[Array, " A"]:
         """See `AbstractBias`."""

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 
 from irleed._typing import Array, Float, Int, Key, Scalar
 from irleed.algorithm import AbstractOffline
-from irleed.data.transitions import Transitions
+from irleed.data.transitions import Inputs, Row, Transitions
 from irleed.demonstrator import gauge
 from irleed.iq import objective
 from irleed.iq.networks import AbstractBias, Independent, LowRank, Mlp
@@ -41,6 +41,7 @@ class SoftQ(AbstractOffline):
     hidden: tuple[int, ...] = eqx.field(static=True, default=(64, 64))
     steps: int = eqx.field(static=True, default=20_000)
     batch: int = eqx.field(static=True, default=32)
+    decay: bool = eqx.field(static=True, default=True)
     rate: Scalar = 1e-3
     precision_rate: Scalar = 1e-3
     bias_rate: Scalar = 1e-3
@@ -66,18 +67,20 @@ class SoftQ(AbstractOffline):
         The paper learns the precision itself at a rate of 5e-4, from 1 / T on: a rate of 5e-4 T for its logarithm.
         """
         published = {"rate": 1e-4, "precision_rate": 5e-7, "bias_rate": 1e-5, "temperature": 1e-3, "penalty": 0.5}
-        return cls(**{**published, "steps": 50_000, "bias_scale": 0.01, "bias_penalty": 0.01, **settings})
+        return cls(
+            **{**published, "steps": 50_000, "decay": False, "bias_scale": 0.01, "bias_penalty": 0.01, **settings}
+        )
 
-    def parameters(self, key: Key, data: Transitions, actions: int, demonstrators: int) -> Parameters:
+    def parameters(self, key: Key, inputs: Inputs, actions: int, demonstrators: int) -> Parameters:
         """See `AbstractOffline.parameters`."""
         q_key, bias_key = jax.random.split(key)
-        sizes = (data.obs[0].size, *self.hidden, actions)
+        sizes = (*self.hidden, actions)
         bias: AbstractBias
         if self.rank is None:
-            bias = Independent.init(bias_key, demonstrators, sizes)
+            bias = Independent.init(bias_key, demonstrators, inputs, sizes)
         else:
-            bias = LowRank.init(bias_key, demonstrators, sizes, self.rank)
-        return Parameters(Mlp.init(q_key, sizes), jnp.zeros(demonstrators, jnp.float32), bias)
+            bias = LowRank.init(bias_key, demonstrators, inputs, sizes, self.rank)
+        return Parameters(Mlp.init(q_key, inputs, sizes), jnp.zeros(demonstrators, jnp.float32), bias)
 
     def rates(self) -> dict[str, Scalar]:
         """See `AbstractOffline.rates`."""
@@ -98,22 +101,24 @@ class SoftQ(AbstractOffline):
         bias = parameters.bias(observation, demonstrator) if self.learn_bias else jnp.zeros_like(q)
         return precision * (q + self.bias_scale * bias) / self.temperature, bias
 
-    def loss(self, parameters: Parameters, batch: Transitions) -> Float[Array, ""]:
-        """See `AbstractOffline.loss`: the mean of `transition_loss`."""
-        one = jax.vmap(lambda *row: self.transition_loss(parameters, *row))
-        return jnp.mean(one(batch.obs, batch.action, batch.next_obs, batch.proceeds, batch.demonstrator, batch.initial))
+    def loss(self, parameters: Parameters, batch: Row) -> Float[Array, ""]:
+        """See `AbstractOffline.loss`: the mean over transitions, in units of T, as the published one."""
+        return jnp.mean(jax.vmap(lambda row: self._one(parameters, row))(batch))
 
-    def transition_loss(self, parameters: Parameters, obs, action, next_obs, proceeds, demonstrator, initial):
-        """The objective of one transition, in units of T, as the published one."""
-        q_tm1, bias = self.logits(parameters, obs, demonstrator)
-        q_t, _ = self.logits(parameters, next_obs, demonstrator)
-        term = objective.terms(q_tm1, action, q_t, self.discount * proceeds)
+    def _one(self, parameters: Parameters, row: Row) -> Float[Array, ""]:
+        term, bias = self.terms(parameters, parameters, row)
         penalty = self.penalty * self.temperature
         loss = objective.demonstration_loss(term, penalty)
         if self.value == "initial":
-            q_0, _ = self.logits(parameters, initial, demonstrator)
+            q_0, _ = self.logits(parameters, row.initial, row.demonstrator)
             loss = objective.initial_value(q_0, self.discount) - term.reward + penalty * term.reward**2
         return self.temperature * loss + self.bias_penalty * objective.bias_penalty(bias)
+
+    def terms(self, parameters: Parameters, ahead: Parameters, row: Row) -> tuple[objective.Terms, Float[Array, " A"]]:
+        r"""The terms of a demonstrated transition, with $V(s')$ by `ahead`; and $\epsilon_i(s, \cdot)$."""
+        q_tm1, bias = self.logits(parameters, row.obs, row.demonstrator)
+        q_t, _ = self.logits(ahead, row.next_obs, row.demonstrator)
+        return objective.terms(q_tm1, row.action, q_t, self.discount * row.proceeds), bias
 
     def policy(self, parameters: Parameters) -> SoftmaxPolicy:
         """The shared policy: precision 1 in the gauge, no bias."""

@@ -1,0 +1,208 @@
+"""Where many policies play and many agents learn at once: an environment on the device, or one on the host."""
+
+import abc
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from irleed._typing import Array, Bool, Float, Int, Key, Shaped
+from irleed.data.transitions import Transitions
+from irleed.envs.host import HostEnv, make_host
+from irleed.envs.step import AbstractEnv, Transition
+from irleed.evaluate import Played, play
+from irleed.interact import on_device, on_host
+from irleed.iq.agent import AbstractAgent, AgentState
+from irleed.policy import SoftmaxPolicy
+
+# From an actor, a key and an observation to an action; a function of a module, so that it is compiled once.
+ActorAct = Callable[[Any, Key, Shaped[Array, "..."]], Int[Array, ""]]
+Progress = Callable[[int, int], None]
+MOST_LANES = 4096  # on the host, at a time
+
+
+def likeliest(policy: SoftmaxPolicy, key: Key, obs: Shaped[Array, "..."]) -> Int[Array, ""]:
+    """Act by a policy's largest output."""
+    return policy.act(key, obs, greedy=True)
+
+
+def drawn(policy: SoftmaxPolicy, key: Key, obs: Shaped[Array, "..."]) -> Int[Array, ""]:
+    """Act as a policy's probabilities say."""
+    return policy.act(key, obs)
+
+
+class AbstractArena(abc.ABC):
+    """One environment for P actors (values with a leading axis) or P agents."""
+
+    actions: int
+
+    @abc.abstractmethod
+    def close(self) -> None:
+        """Let go of what is held."""
+
+    @abc.abstractmethod
+    def play(self, key: Key, actors: Any, act: ActorAct, episodes: int) -> Played:
+        """So many episodes of each, in NumPy's arrays with leading axes P and E."""
+
+    @abc.abstractmethod
+    def returns(self, key: Key, actors: Any, act: ActorAct, episodes: int) -> Float[np.ndarray, "P E"]:
+        """Their returns alone."""
+
+    @abc.abstractmethod
+    def learn(
+        self,
+        agent: AbstractAgent,
+        keys: Shaped[Array, " P"],
+        data: Transitions | None,
+        demonstrators: int,
+        progress: Progress | None = None,
+    ) -> AgentState:
+        """A whole run for each key, each with its own data if there are any."""
+
+
+class DeviceArena(AbstractArena):
+    """An environment in pure JAX: everything is one compiled program."""
+
+    def __init__(self, env: AbstractEnv) -> None:
+        self.env, self.actions = env, env.actions
+
+    def close(self) -> None:
+        """Nothing to let go of."""
+
+    def play(self, key: Key, actors: Any, act: ActorAct, episodes: int) -> Played:
+        """See `AbstractArena.play`."""
+        keys = jax.random.split(key, (_count(actors), episodes))
+        return jax.tree.map(np.asarray, _play_all(self.env, act, keys, actors))
+
+    def returns(self, key: Key, actors: Any, act: ActorAct, episodes: int) -> Float[np.ndarray, "P E"]:
+        """See `AbstractArena.returns`."""
+        keys = jax.random.split(key, (_count(actors), episodes))
+        return np.asarray(_returns_all(self.env, act, keys, actors))
+
+    def learn(
+        self,
+        agent: AbstractAgent,
+        keys: Shaped[Array, " P"],
+        data: Transitions | None,
+        demonstrators: int,
+        progress: Progress | None = None,
+    ) -> AgentState:
+        """See `AbstractArena.learn`; there is no progress to report from within one program."""
+        return _learn_all(agent, keys, self.env, data, demonstrators)
+
+
+class HostArena(AbstractArena):
+    """A Gymnasium environment, its lanes spread over worker processes.
+
+    An episode that has not ended after `limit` steps counts as it stands.
+    """
+
+    def __init__(self, env_id: str, workers: int = 0, limit: int = 10_000) -> None:
+        self.env_id, self.limit, self._workers = env_id, limit, workers
+        self._host = make_host(env_id, 1)
+        self.actions = self._host.actions
+
+    def play(self, key: Key, actors: Any, act: ActorAct, episodes: int) -> Played:
+        """See `AbstractArena.play`."""
+        parts = []
+        for steps in self._batches(key, actors, act, episodes):
+            seen = [(seen.obs, seen.next_obs, seen.action, seen.reward, seen.terminated, on) for seen, on in steps]
+            parts.append(Played(*(np.stack(column, 1) for column in zip(*seen, strict=True))))
+        longest = max(part.action.shape[1] for part in parts)
+        whole = jax.tree.map(lambda *leaves: np.concatenate([_until(leaf, longest) for leaf in leaves]), *parts)
+        shape = _count(actors), episodes
+        return jax.tree.map(lambda leaf: leaf[: shape[0] * shape[1]].reshape(*shape, *leaf.shape[1:]), whole)
+
+    def returns(self, key: Key, actors: Any, act: ActorAct, episodes: int) -> Float[np.ndarray, "P E"]:
+        """See `AbstractArena.returns`."""
+        parts = [
+            sum(np.where(on, seen.reward, 0.0) for seen, on in steps)
+            for steps in self._batches(key, actors, act, episodes)
+        ]
+        return np.concatenate(parts)[: _count(actors) * episodes].reshape(-1, episodes)
+
+    def learn(
+        self,
+        agent: AbstractAgent,
+        keys: Shaped[Array, " P"],
+        data: Transitions | None,
+        demonstrators: int,
+        progress: Progress | None = None,
+    ) -> AgentState:
+        """See `AbstractArena.learn`."""
+        env = self._lanes(len(keys))
+        env.reset(_seed(keys[0]))
+        return on_host(agent, keys, env, data, demonstrators, progress)[0]
+
+    def close(self) -> None:
+        """Let go of the environments."""
+        self._host.close()
+
+    def _lanes(self, lanes: int) -> HostEnv:
+        """So many lanes, made anew only where there were more or fewer."""
+        if self._host.lanes != lanes:
+            self._host.close()
+            self._host = make_host(self.env_id, lanes, workers=min(self._workers, lanes))
+        return self._host
+
+    def _batches(
+        self, key: Key, actors: Any, act: ActorAct, episodes: int
+    ) -> Iterator[Iterator[tuple[Transition, Bool[np.ndarray, " L"]]]]:
+        """The episodes in batches of lanes, the last one filled up; each batch step by step."""
+        who = np.repeat(np.arange(_count(actors)), episodes)
+        lanes = min(len(who), MOST_LANES)
+        for number, start in enumerate(range(0, len(who), lanes)):
+            own = np.resize(who[start : start + lanes], lanes)
+            batch = jax.tree.map(lambda leaf, own=own: jnp.asarray(leaf)[own], actors)
+            yield self._steps(jax.random.fold_in(key, number), batch, act, lanes)
+
+    def _steps(self, key: Key, actors: Any, act: ActorAct, lanes: int):
+        """What happens in every lane, and which lanes are still in their first episode."""
+        env = self._lanes(lanes)
+        env.reset(_seed(key))
+        on = np.ones(lanes, bool)
+        for number in range(self.limit):
+            seen = env.step(np.asarray(_act_all(act, key, number, actors, env.obs)))
+            yield seen, on
+            on = on & ~(seen.terminated | seen.truncated)
+            if not on.any():
+                return
+
+
+def _count(actors: Any) -> int:
+    return jax.tree.leaves(actors)[0].shape[0]
+
+
+def _seed(key: Key) -> int:
+    return int(jax.random.randint(key, (), 0, 2**31 - 1))
+
+
+def _until(leaf: np.ndarray, longest: int) -> np.ndarray:
+    """Filled up along time with zeros: steps that are not alive."""
+    return np.pad(leaf, [(0, 0), (0, longest - leaf.shape[1])] + [(0, 0)] * (leaf.ndim - 2))
+
+
+@jax.jit(static_argnames="act")
+def _act_all(act, key, number, actors, obs):
+    keys = jax.random.split(jax.random.fold_in(key, number), obs.shape[0])
+    return jax.vmap(act)(actors, keys, obs).astype(jnp.int32)
+
+
+@jax.jit(static_argnames="act")
+def _play_all(env, act, keys, actors):
+    def one(own, actor):
+        return jax.vmap(lambda each: play(each, env, lambda *given: act(actor, *given)))(own)
+
+    return jax.vmap(one)(keys, actors)
+
+
+@jax.jit(static_argnames="act")
+def _returns_all(env, act, keys, actors):
+    return _play_all(env, act, keys, actors).total
+
+
+@jax.jit(static_argnames="demonstrators")
+def _learn_all(agent, keys, env, data, demonstrators):
+    return jax.vmap(lambda key, own: on_device(agent, key, env, own, demonstrators)[0])(keys, data)

@@ -1,0 +1,106 @@
+"""Agents: algorithms on networks that also learn from what they play themselves.
+
+`act`, `observe` and `update` describe one run in one lane. The two loops of `irleed.interact` call them in the same
+order with the same keys, whether the environment runs on the device or on the host.
+"""
+
+import abc
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+from irleed._typing import Array, Float, Int, Key, Scalar, Shaped
+from irleed.algorithm import TrainInfo, TrainState, adam_step, cooling, fresh
+from irleed.data.transitions import Inputs, Transitions
+from irleed.envs.step import Transition
+from irleed.iq.replay import Replay
+from irleed.policy import SoftmaxPolicy
+
+
+class AgentState(eqx.Module):
+    """What is learnt, the parameters that follow it slowly, and what was played."""
+
+    learner: TrainState
+    target: Any
+    replay: Replay
+
+
+class AbstractAgent(eqx.Module):
+    """An algorithm that acts."""
+
+    steps: eqx.AbstractVar[int]  # in the environment, and of Adam
+    batch: eqx.AbstractVar[int]
+    decay: eqx.AbstractVar[bool]  # whether rates go down to nought
+    capacity: eqx.AbstractVar[int]  # of the replay buffer
+    warm: eqx.AbstractVar[int]  # steps before the first update
+    random: eqx.AbstractVar[Scalar]  # share of actions that are drawn uniformly
+    target_rate: eqx.AbstractVar[Scalar]  # how fast the target follows; 1: at once
+
+    @abc.abstractmethod
+    def parameters(self, key: Key, inputs: Inputs, actions: int, demonstrators: int) -> Any:
+        """Where training starts."""
+
+    @abc.abstractmethod
+    def rates(self) -> dict[str, Scalar]:
+        """The learning rate of each field of the parameters."""
+
+    @abc.abstractmethod
+    def loss(self, parameters: Any, target: Any, played: Transition, shown: Any) -> Float[Array, ""]:
+        """To be minimised, of a batch that was played and one that was demonstrated: a `Row`; None for experts."""
+
+    @abc.abstractmethod
+    def policy(self, parameters: Any) -> SoftmaxPolicy:
+        """What was learnt to do."""
+
+    @abc.abstractmethod
+    def log_precision(self, parameters: Any, data: Transitions) -> Float[Array, " D"]:
+        """How consistently each demonstrator chooses, as far as the algorithm can tell; in the gauge."""
+
+
+def init(
+    agent: AbstractAgent,
+    key: Key,
+    example: Transition,
+    actions: int,
+    data: Transitions | None = None,
+    demonstrators: int = 0,
+) -> AgentState:
+    """Before the first step; of `example` only shapes and types matter."""
+    inputs = Inputs.plain(example.obs) if data is None else data.inputs
+    parameters = agent.parameters(key, inputs, actions, demonstrators)
+    return AgentState(fresh(parameters), parameters, Replay.empty(example, agent.capacity))
+
+
+def act(agent: AbstractAgent, key: Key, state: AgentState, obs: Shaped[Array, "..."]) -> Int[Array, ""]:
+    """An action to learn from."""
+    policy_key, stray_key, whether_key = jax.random.split(key, 3)
+    policy = agent.policy(state.learner.parameters)
+    chosen = policy.act(policy_key, obs)
+    actions = policy.logits(obs).shape[-1]
+    stray = jax.random.randint(stray_key, (), 0, actions, jnp.int32)
+    return jnp.where(jax.random.uniform(whether_key) < agent.random, stray, chosen.astype(jnp.int32))
+
+
+def observe(state: AgentState, seen: Transition) -> AgentState:
+    """Remember a step."""
+    return AgentState(state.learner, state.target, state.replay.add(seen))
+
+
+def update(
+    agent: AbstractAgent, key: Key, state: AgentState, data: Transitions | None = None
+) -> tuple[AgentState, TrainInfo]:
+    """One step of Adam on a batch of what was played and, if there are demonstrations, one of them."""
+    played_key, shown_key = jax.random.split(key)
+    played = state.replay.sample(played_key, agent.batch)
+    shown = None if data is None else data.sample(shown_key, agent.batch)
+    factor = cooling(state.learner.step, agent.steps) if agent.decay else 1.0
+    moved, info = adam_step(
+        lambda parameters: agent.loss(parameters, state.target, played, shown), agent.rates(), factor, state.learner
+    )
+    ready = state.replay.size >= agent.warm
+    learner = jax.tree.map(lambda new, old: jnp.where(ready, new, old), moved, state.learner)
+    target = jax.tree.map(lambda old, new: old + agent.target_rate * (new - old), state.target, moved.parameters)
+    target = jax.tree.map(lambda new, old: jnp.where(ready, new, old), target, state.target)
+    return AgentState(learner, target, state.replay), info
