@@ -1,12 +1,15 @@
-"""Strict arithmetic for every test, double precision for tabular ones, and small random MDPs."""
+"""Strict arithmetic for every test, double precision for tabular ones, small random MDPs, gradients of networks."""
 
 from pathlib import Path
 
 import jax
+import jax.numpy as jnp
+import jax.test_util
 import numpy as np
 import pytest
 from hypothesis import settings
 
+from irleed.data.transitions import Inputs
 from irleed.envs.mdp import FiniteMDP
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
@@ -66,3 +69,23 @@ def _random_mdp(
     initial = generator.dirichlet(np.ones(states)) * ~terminal
     initial /= initial.sum()
     return FiniteMDP.from_dense(transitions, initial=initial, terminal=terminal, discount=discount, **tables)
+
+
+@pytest.fixture(scope="session")
+def check_gradients():
+    """A function of a loss and its parameters: are gradients those of finite differences? In double precision."""
+    return _check_gradients
+
+
+def _check_gradients(loss, parameters) -> None:
+    """How inputs are standardised is no parameter, though networks carry it: it is held where it is."""
+    with jax.enable_x64(True):
+        start = jax.tree.map(lambda leaf: jnp.asarray(leaf, float), parameters)
+
+        def held(changed):
+            def keep(new, old):
+                return old if isinstance(old, Inputs) else jnp.asarray(new)
+
+            return loss(jax.tree.map(keep, changed, start, is_leaf=lambda part: isinstance(part, Inputs)))
+
+        jax.test_util.check_grads(jax.jit(held), [start], order=1, modes=["rev"], rtol=1e-3)

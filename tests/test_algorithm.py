@@ -1,30 +1,28 @@
 """Conformance: what holds for every algorithm on networks; and identities between them."""
 
-import dataclasses
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import jax.test_util
 import numpy as np
 import pytest
 
-from irleed.algorithm import init, train, update
+from irleed.algorithm import cooling, init, train, update
 from irleed.baselines.bc import BehaviourCloning
 from irleed.baselines.ileed import Ileed
 from irleed.data.transitions import Transitions
 from irleed.demonstrator import gauge
 from irleed.iq.soft_q import SoftQ
 
-pytestmark = pytest.mark.optax
+pytestmark = [pytest.mark.optax, pytest.mark.usefixtures("compiled_quickly")]
 
 SMALL = {"hidden": (8,), "steps": 30, "batch": 8}
+SOFT_Q = {**SMALL, "rate": 1e-3, "precision_rate": 1e-3, "bias_rate": 1e-3, "penalty": 5.0}  # not as they are tuned
 ALGORITHMS = {
-    "irleed": SoftQ(**SMALL),
-    "irleed, low rank": SoftQ(rank=2, **SMALL),
-    "irleed, initial states": SoftQ(value="initial", **SMALL),
+    "irleed": SoftQ(**SOFT_Q),
+    "irleed, low rank": SoftQ(rank=2, **SOFT_Q),
+    "irleed, initial states": SoftQ(value="initial", **SOFT_Q),
     "irleed, published": SoftQ.paper(**SMALL),
-    "iq": SoftQ.iq(**SMALL),
+    "iq": SoftQ.iq(**SOFT_Q),
     "ileed": Ileed(**SMALL),
     "bc": BehaviourCloning(**SMALL),
 }
@@ -79,25 +77,18 @@ def test_conformance(name, data):
         np.testing.assert_allclose(whole[1], part, rtol=1e-3, atol=1e-5)
     assert not np.array_equal(info.loss[0], info.loss[1])
     assert state.step.tolist() == [30, 30] and state.diverged.tolist() == [-1, -1]
-    start = init(algorithm, keys[0], data, ACTIONS, DEMONSTRATORS)
+    start = jax.eval_shape(lambda: init(algorithm, keys[0], data, ACTIONS, DEMONSTRATORS))
     after = jax.eval_shape(lambda s: update(algorithm, keys[0], s, data)[0], start)
     assert jax.tree.map(lambda x: (x.shape, x.dtype), start) == jax.tree.map(lambda x: (x.shape, x.dtype), after)
     assert algorithm.log_precision(single.parameters, data).shape == (DEMONSTRATORS,)
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
-def test_gradients_are_those_of_finite_differences(name, data):
+def test_gradients_are_those_of_finite_differences(name, data, check_gradients):
     algorithm = ALGORITHMS[name]
-    with jax.enable_x64(True):
-        parameters = init(algorithm, jax.random.key(0), data, ACTIONS, DEMONSTRATORS).parameters
-        parameters = jax.tree.map(lambda leaf: leaf.astype(float), parameters)
-        batch = jax.tree.map(lambda leaf: leaf[:20] if np.ndim(leaf) else leaf, data)
-        batch = dataclasses.replace(batch, initial=batch.obs)
-
-        def loss(parameters):  # NumPy's arrays, where differences are taken
-            return algorithm.loss(jax.tree.map(jnp.asarray, parameters), batch)
-
-        jax.test_util.check_grads(loss, [parameters], order=1, modes=["rev"], rtol=1e-3)
+    parameters = init(algorithm, jax.random.key(0), data, ACTIONS, DEMONSTRATORS).parameters
+    batch = data.sample(jax.random.key(1), 20)
+    check_gradients(lambda moved: algorithm.loss(moved, batch), parameters)
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
@@ -107,9 +98,36 @@ def test_a_diverging_run_is_told(name, data):
     assert state.diverged == 0
 
 
+def test_rates_cool_down_to_nought():
+    found = [cooling(jnp.asarray(step), 100) for step in (0, 25, 50, 100, 150)]
+    np.testing.assert_allclose(found, [1, 0.5 + 0.5**1.5, 0.5, 0, 0], atol=1e-6)
+
+
+@pytest.mark.parametrize("decay", [True, False])
+def test_a_cooled_run_has_come_to_rest(decay, data):
+    """What Adam does after the last step changes nothing, unless rates are held."""
+    algorithm = BehaviourCloning(**SMALL, decay=decay)
+    state, _ = run(algorithm, jax.random.key(0), data)
+    further, _ = jax.jit(update)(algorithm, jax.random.key(1), state, data)
+    assert same(state.parameters, further.parameters) == decay and further.step == 31
+
+
+def test_the_published_rates_are_held():
+    assert SoftQ().decay and not SoftQ.paper().decay
+
+
+def test_inputs_are_standardised_and_stay_so(data):
+    """As the data are, from the first step to the last."""
+    moved = eqx.tree_at(lambda d: d.obs, data, 5 + 100 * data.obs)
+    state, _ = run(ALGORITHMS["irleed"], jax.random.key(0), moved)
+    for network in (state.parameters.q, jax.tree.map(lambda leaf: leaf[2], state.parameters.bias.network)):
+        np.testing.assert_allclose(network.inputs.centre, moved.obs.mean(0), rtol=1e-5)
+        np.testing.assert_allclose(network.inputs.spread, moved.obs.std(0), rtol=1e-5)
+
+
 def test_precision_one_and_bias_nought_is_iq_learn(data):
     """To the bit by both names; and the loss is IQ-Learn's, written out."""
-    held = SoftQ(learn_precision=False, learn_bias=False, **SMALL)
+    held = SoftQ(learn_precision=False, learn_bias=False, **SOFT_Q)
     assert same(run(held, jax.random.key(0), data), run(ALGORITHMS["iq"], jax.random.key(0), data))
     algorithm = SoftQ.iq(temperature=0.5, penalty=0.7, **SMALL)
     parameters = init(algorithm, jax.random.key(0), data, ACTIONS, DEMONSTRATORS).parameters

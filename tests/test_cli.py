@@ -180,19 +180,23 @@ def test_same_seed_same_rows(experiments):
     assert one == same != other
 
 
+@pytest.mark.usefixtures("compiled_quickly")
 def test_the_control_experiment_writes_results_beside_the_papers(tmp_path, capsys):
     """A run far too short to learn much, but through every part."""
-    few = ("--seeds", 2, "--steps", 30, "--episodes", 2, "--settings", "LL", "HL")
+    few = ("--tasks", "cartpole", "--seeds", 2, "--steps", 30, "--online-steps", 505, "--episodes", 2)
+    methods = ("irleed", "bc", "bc_best", "irleed_online", "sqil")
     with jax.numpy_dtype_promotion("standard"):
-        call("experiment", "control", "--out", tmp_path / "run", *few)
+        call("experiment", "control", "--out", tmp_path / "run", *few, "--settings", "LL", "HL", "--methods", *methods)
     printed = capsys.readouterr().out
-    assert "IRLEED" in printed and "(1.56)" in printed  # the paper's own figure
+    assert "IRLEED online" in printed and "(1.56)" in printed and "(1.55)" in printed  # the paper's own figures
     results = json.loads((tmp_path / "run" / "results.json").read_text())
     rows = {(r["setting"]["precision"] + r["setting"]["accuracy"], r["method"], r.get("evaluation")): r
             for r in results["rows"]}  # fmt: skip
-    assert {m for _, m, _ in rows} == {"demonstrators", "irleed", "iq", "ileed", "bc"}
-    assert len(rows) == 2 * (1 + 4 * 2)
+    assert {m for _, m, _ in rows} == {"demonstrators", *methods} and len(rows) == 2 * (1 + 5 * 2)
     own, best = rows["LL", "irleed", "greedy"], rows["LL", "demonstrators", None]["best"]
     assert own["ci_low"] <= own["relative"] <= own["ci_high"] and own["seeds"] == 2
     np.testing.assert_allclose(own["relative"], own["mean"] / best, rtol=1e-6)
-    assert results["summary"]["diverged_irleed"] == 0 and drawn(tmp_path / "run", "returns")
+    assert results["summary"]["cartpole_diverged_sqil"] == 0 and drawn(tmp_path / "run", "returns_cartpole")
+    # Compared with those that learn in the same way, and with no oracle.
+    compared = {key.rpartition("_")[0] for key in results["summary"] if "_minus_" in key}
+    assert compared == {"cartpole_irleed_minus_bc", "cartpole_irleed_online_minus_sqil"}

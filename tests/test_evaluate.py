@@ -4,16 +4,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from irleed.arena import DeviceArena
+from irleed.data.transitions import Inputs
 from irleed.envs.cartpole import CartPole
 from irleed.envs.probe import delay
 from irleed.evaluate import play, returns
 from irleed.iq.networks import Mlp
 from irleed.policy import SoftmaxPolicy
-from irleed.simulate_critic import CriticDemonstrator, play_demonstrators, to_demonstrations, true_returns
+from irleed.simulate_critic import CriticDemonstrator, draw_demonstrators, to_demonstrations
 
 
 def linear(weights: list[list[float]]) -> Mlp:
-    return Mlp((jnp.asarray(weights, jnp.float32),), (jnp.zeros(len(weights[0]), jnp.float32),))
+    table = jnp.asarray(weights, jnp.float32)
+    return Mlp(Inputs.plain(table[:, 0]), (table,), (jnp.zeros(table.shape[1], jnp.float32),))
 
 
 # Push towards where the pole falls: position, velocity, angle, turning.
@@ -60,13 +63,23 @@ def test_an_infinite_precision_takes_the_largest_value_and_none_is_a_coin():
 
 def test_a_data_set_of_demonstrators():
     """Whole episodes, end to end, with the returns they really have; a scaled bias changes what is done."""
-    env = CartPole()
-    play_all = jax.jit(lambda key, bias: play_demonstrators(key, env, BALANCE, jnp.inf, bias, 3, 4)[1])
-    played = play_all(jax.random.key(0), 0.0)
+    arena = DeviceArena(CartPole())
+
+    def play_all(bias):
+        people = jax.jit(lambda key: draw_demonstrators(key, BALANCE, jnp.inf, bias, 3))(jax.random.key(0))
+        return arena.play(jax.random.key(1), people, CriticDemonstrator.act, 4)
+
+    played = play_all(0.0)
     data = to_demonstrations(played)
     assert data.demonstrators == 3 and data.episodes == 12
-    by_person = np.asarray(data.returns()).reshape(3, 4).mean(-1)
-    np.testing.assert_allclose(by_person, true_returns(played), rtol=1e-6)
-    assert np.all(data.length[~np.add.reduceat(data.terminated, data.start)] == env.horizon)
-    biased = true_returns(play_all(jax.random.key(0), 100.0))
-    assert np.mean(biased) < np.mean(by_person)
+    np.testing.assert_allclose(np.reshape(data.returns(), (3, 4)), played.total, rtol=1e-6)
+    assert np.all(data.length[~np.add.reduceat(data.terminated, data.start)] == arena.env.horizon)
+    assert np.mean(play_all(100.0).total) < np.mean(played.total)
+
+
+def test_demonstrators_are_drawn_each_on_their_own():
+    """Precisions are uniform below the limit, and nobody shares a bias."""
+    people = jax.jit(lambda key: draw_demonstrators(key, BALANCE, 4.0, 30.0, 200))(jax.random.key(0))
+    assert 0 <= np.min(people.precision) and 3.9 < np.max(people.precision) <= 4
+    np.testing.assert_allclose(np.mean(people.precision), 2.0, atol=0.3)
+    assert len(np.unique(people.bias.weights[0][:, 0, 0])) == 200

@@ -14,11 +14,11 @@ LAYERS = (
     ("demonstrator", "policy", "expertise"),
     ("algorithm",),
     ("tabular", "iq", "baselines"),
-    ("run", "simulate", "evaluate", "simulate_critic"),
-    ("fit", "store", "report"),
-    ("experiments", "demo"),
+    ("run", "simulate", "evaluate", "simulate_critic", "interact", "arena"),
+    ("fit", "fit_networks", "store", "report"),
+    ("experiments", "demo", "expert"),
     ("",),  # irleed itself, which only gathers the public names
-    ("cli", "__main__"),
+    ("cli", "cli_fit", "cli_simulate", "__main__"),
 )
 LEVEL = {name: level for level, layer in enumerate(LAYERS) for name in layer}
 

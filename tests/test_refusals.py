@@ -1,6 +1,7 @@
 """Whatever is wrong with a command's input is one line on standard error, status 2, and nothing written."""
 
 import re
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -230,6 +231,61 @@ def test_words_that_no_command_knows(tmp_path, capsys):
         assert ended.value.code == 2 and "Traceback" not in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("name", ["--seeds", "--steps", "--every", "--episodes"])
+@pytest.mark.parametrize("name", ["--seeds", "--steps", "--online-steps", "--every", "--episodes", "--workers"])
 def test_control_experiments_that_cannot_be_run(tmp_path, capsys, name):
     assert name in refusal(capsys, tmp_path, "experiment", "control", name, 0, "--out", tmp_path / "run")
+
+
+def four_numbers(action: list, size: int = 4) -> Demonstrations:
+    """Demonstrations without an MDP; those with four numbers a step could be CartPole's."""
+    episodes = [Episode(np.zeros((3, size)), action, True, name) for name in ("anna", "ben")]
+    return Demonstrations.from_episodes(episodes)
+
+
+@pytest.mark.parametrize(
+    ("action", "size", "settings", "phrase"),
+    [
+        ([0.5, 1.0], 4, (), "actions: got 0.5, expected one whole number each; continuous actions are not supported"),
+        ([0, 2], 4, ("--env", "CartPole-v1"), "actions: got 2, expected 0 to 1, the environment's"),
+        ([0, 1], 3, ("--env", "CartPole-v1"), "observations: got shape (3,), expected (4,)"),
+        ([0, 1], 4, ("--env", "NoSuchPole-v1"), "environment NoSuchPole-v1: got NameNotFound"),
+        ([0, 1], 4, ("--env", "Pendulum-v1"), "environment Pendulum-v1, actions: got Box"),
+        ([0, 1], 4, ("--env", "ALE/Pong-v5"), "pip install 'irleed[envs]'"),
+        (
+            [0, 1],
+            4,
+            ("--env", "CartPole-v1", "--algorithm", "bc"),
+            "--algorithm: got bc, expected irleed or iq or sqil",
+        ),
+        ([0, 1], 4, ("--env", "CartPole-v1", "--algorithm", "ileed"), "--algorithm: got ileed, expected"),
+        ([0, 1], 4, ("--env", "CartPole-v1", "--steps", "100"), "--steps: got 100, expected 501 or more"),
+        ([0, 1], 4, ("--algorithm", "sqil"), "--algorithm: got sqil, expected irleed or iq or ileed or bc"),
+        ([0, 1], 4, ("--algorithm", "maxent"), "--algorithm: got maxent"),
+        ([0, 1], 4, ("--seeds", "0"), "--seeds: got 0, expected 1 or more"),
+        ([0, 1], 4, ("--steps", "0"), "--steps: got 0, expected 1 or more"),
+        ([0, 1], 4, ("--planner", "averaged"), "--planner: got averaged, expected no such setting"),
+        ([0, 1], 4, ("--discount", "0.5"), "--discount: got 0.5, expected no such setting"),
+    ],
+    ids=str,
+)
+def test_networks_that_cannot_be_fitted(tmp_path, capsys, monkeypatch, action, size, settings, phrase):
+    monkeypatch.setitem(sys.modules, "ale_py", None)  # as if it were not installed
+    save(four_numbers(action, size=size), tmp_path / "data.npz")
+    assert phrase in refusal(capsys, tmp_path, "fit", tmp_path / "data.npz", *settings, "--out", tmp_path / "run")
+
+
+def test_networks_see_no_file_of_nan_and_write_to_no_file(tmp_path, capsys):
+    save(four_numbers([0, 1]), tmp_path / "data.npz")
+    (tmp_path / "file").write_text("kept")
+    assert "output folder" in refusal(capsys, tmp_path, "fit", tmp_path / "data.npz", "--out", tmp_path / "file")
+    with np.load(tmp_path / "data.npz") as archive:
+        entries = {name: archive[name] for name in archive.files}
+    np.savez(tmp_path / "data.npz", **(entries | {"obs": np.full_like(entries["obs"], np.nan)}))
+    message = refusal(capsys, tmp_path, "fit", tmp_path / "data.npz", "--out", tmp_path / "run")
+    assert "episode 0, step 0, obs[0]: got nan, expected a finite number" in message
+
+
+@pytest.mark.parametrize("settings", [("--algorithm", "bc"), ("--seeds", "3"), ("--steps", "9")], ids=str)
+def test_settings_of_networks_mean_nothing_in_an_mdp(sound, capsys, settings):
+    fit = ("fit", sound / "data.npz", "--mdp", sound / "mdp.npz", "--out", sound / "run")
+    assert f"{settings[0]}: got {settings[1]}" in refusal(capsys, sound, *fit, *settings)

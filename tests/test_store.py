@@ -4,10 +4,11 @@ import json
 import os
 import stat
 
+import numpy as np
 import pytest
 
 from irleed.errors import ConfigError
-from irleed.store import prepare, write_json
+from irleed.store import keep, kept, prepare, write_json
 
 
 def test_a_folder_is_made_with_its_parents_and_left_empty(tmp_path):
@@ -76,3 +77,75 @@ def test_an_interrupted_write_leaves_the_old_file_and_nothing_else(tmp_path, mon
         write_json(tmp_path / "a.json", {"new": 1})
     assert json.loads((tmp_path / "a.json").read_text()) == {"old": 1}
     assert [path.name for path in tmp_path.iterdir()] == ["a.json"]
+
+
+FINGERPRINT = {"runs": 2, "LL": "1.0 30.0", "hidden": "(64, 64)"}
+
+
+@pytest.fixture
+def part(tmp_path):
+    """A part of a result, in a folder that was not there."""
+    path = tmp_path / "parts" / "a.npz"
+    keep(path, FINGERPRINT, {"greedy": np.arange(6.0).reshape(2, 3), "seconds": np.asarray(1.5)})
+    return path
+
+
+def refused(path, fingerprint) -> str:
+    with pytest.raises(ConfigError) as caught:
+        kept(path, fingerprint)
+    message = str(caught.value)
+    assert str(path) in message and "--out" in message and "\n" not in message
+    return message
+
+
+def test_a_part_that_was_kept_is_read_back_equal(part):
+    found = kept(part, FINGERPRINT)
+    assert set(found) == {"greedy", "seconds"} and found["seconds"] == 1.5
+    np.testing.assert_array_equal(found["greedy"], [[0, 1, 2], [3, 4, 5]])
+    assert kept(part.with_name("other.npz"), FINGERPRINT) is None
+    assert stat.S_IMODE(part.stat().st_mode) & 0o444 == 0o444 & ~os.umask(os.umask(0)), "others may read it"
+
+
+@pytest.mark.parametrize(
+    "changed, named",
+    [
+        ({"runs": 3}, "got runs 2, expected runs 3"),
+        ({"LL": None}, "got LL 1.0 30.0, expected LL None"),
+        ({"HH": "inf 0.0"}, "got HH None, expected HH inf 0.0"),
+        ({"runs": 3, "hidden": "(8,)"}, "got hidden (64, 64), runs 2, expected hidden (8,), runs 3"),
+    ],
+    ids=str,
+)
+def test_a_part_made_with_other_settings_is_refused_by_their_names(part, changed, named):
+    wanted = {**FINGERPRINT, **changed}
+    assert named in refused(part, {key: value for key, value in wanted.items() if value is not None})
+
+
+def test_a_part_that_is_damaged_is_refused(part, tmp_path):
+    """Cut anywhere, of another kind, or with a fingerprint that is none."""
+    whole = part.read_bytes()
+    for broken in (whole[:-1], whole[: len(whole) // 2], b"", b"\x80\x04N.", b"something else", whole[:60] + b"!" * 9):
+        part.write_bytes(broken)
+        refused(part, FINGERPRINT)
+    flipped = bytearray(whole)
+    flipped[150] ^= 1  # in the numbers of the first array
+    part.write_bytes(flipped)
+    refused(part, FINGERPRINT)
+    for fingerprint in ({}, {"fingerprint": "[1, 2]"}, {"fingerprint": "{"}, {"fingerprint": np.zeros(3)}):
+        np.savez(part, greedy=np.zeros(2), **fingerprint)
+        refused(part, FINGERPRINT)
+    with part.open("wb") as file:
+        np.save(file, np.zeros(2))
+    refused(part, FINGERPRINT)
+
+
+def test_an_interrupted_part_leaves_the_old_one_and_nothing_else(part, monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            keep(part, FINGERPRINT, {"greedy": np.zeros(1)})
+    assert kept(part, FINGERPRINT)["greedy"].shape == (2, 3)
+    assert [path.name for path in part.parent.iterdir()] == ["a.npz"]

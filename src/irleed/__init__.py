@@ -6,9 +6,11 @@ from irleed.envs.gridworld import Gridworld, gridworld, paper_gridworld
 from irleed.envs.mdp import FiniteMDP
 from irleed.envs.mdp_files import load_mdp, save_mdp
 from irleed.envs.toy_text import from_gymnasium
-from irleed.errors import ConfigError, DataError, IrleedError, SpaceError
+from irleed.errors import ConfigError, DataError, DivergedError, IrleedError, SpaceError
 from irleed.expertise import Expertise
 from irleed.fit import Fit, fit
+from irleed.fit_networks import NetworkFit, fit_networks
+from irleed.iq.ensemble import NetworkPolicy
 from irleed.policy import TabularPolicy
 from irleed.simulate import Truth, simulate
 from irleed.tabular.irleed import Irleed
@@ -22,6 +24,7 @@ __all__ = [
     "DataError",
     "Demonstrations",
     "Demonstrators",
+    "DivergedError",
     "Episode",
     "Expertise",
     "FiniteMDP",
@@ -29,12 +32,15 @@ __all__ = [
     "Gridworld",
     "Irleed",
     "IrleedError",
+    "NetworkFit",
+    "NetworkPolicy",
     "Prior",
     "Soft",
     "SpaceError",
     "TabularPolicy",
     "Truth",
     "fit",
+    "fit_networks",
     "from_gymnasium",
     "gridworld",
     "load",

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from irleed._typing import Array, Float, Int, Key, Scalar
+from irleed._typing import Array, Float, Int, Key, Scalar, Shaped
 from irleed.data.transitions import Inputs, Row, Transitions
 from irleed.policy import SoftmaxPolicy
 
@@ -32,6 +32,22 @@ class TrainInfo(eqx.Module):
     """What one step looked like."""
 
     loss: Float[Array, ""]
+
+
+class View(eqx.Module):
+    """What an algorithm makes of one demonstrator in one situation; values are relative to their mean over actions."""
+
+    log_policy: Float[Array, " A"]  # how they act
+    shared: Float[Array, " A"]  # what all are after
+    bias: Float[Array, " A"]  # how far their own values are off, in the same units; NaN: it knows no bias
+
+    @classmethod
+    def of(
+        cls, logits: Float[Array, " A"], values: Float[Array, " A"], bias: Float[Array, " A"] | None = None
+    ) -> "View":
+        """From the logits of their policy, the shared values, and what they add to them."""
+        bias = jnp.full_like(values, jnp.nan) if bias is None else bias
+        return cls(jax.nn.log_softmax(logits), values - jnp.mean(values), bias - jnp.mean(bias))
 
 
 class AbstractOffline(eqx.Module):
@@ -60,6 +76,10 @@ class AbstractOffline(eqx.Module):
     @abc.abstractmethod
     def log_precision(self, parameters: Any, data: Transitions) -> Float[Array, " D"]:
         """How consistently each demonstrator chooses, as far as the algorithm can tell; in the gauge."""
+
+    @abc.abstractmethod
+    def view(self, parameters: Any, observation: Shaped[Array, "..."], demonstrator: Int[Array, ""]) -> View:
+        """How one demonstrator acts in one situation, and why."""
 
 
 def fresh(parameters: Any) -> TrainState:
@@ -113,8 +133,15 @@ def train(
     """A whole run in one scan; the key of a step depends on its number alone."""
     init_key, loop_key = jax.random.split(key)
     start = init(algorithm, init_key, data, actions, demonstrators)
+    return advance(algorithm, loop_key, start, data, algorithm.steps)
+
+
+def advance(
+    algorithm: AbstractOffline, loop_key: Key, state: TrainState, data: Transitions, steps: int
+) -> tuple[TrainState, TrainInfo]:
+    """So many steps more; a run cut into parts is the same run."""
 
     def one(state, _):
         return update(algorithm, jax.random.fold_in(loop_key, state.step), state, data)
 
-    return jax.lax.scan(one, start, None, length=algorithm.steps)
+    return jax.lax.scan(one, state, None, length=steps)

@@ -10,6 +10,7 @@ import numpy as np
 
 from irleed._typing import Array, Bool, Float, Int, Key, Shaped
 from irleed.data.transitions import Transitions
+from irleed.envs.cartpole import CartPole
 from irleed.envs.host import HostEnv, make_host
 from irleed.envs.step import AbstractEnv, Transition
 from irleed.evaluate import Played, play
@@ -37,6 +38,7 @@ class AbstractArena(abc.ABC):
     """One environment for P actors (values with a leading axis) or P agents."""
 
     actions: int
+    observation_shape: tuple[int, ...]
 
     @abc.abstractmethod
     def close(self) -> None:
@@ -66,7 +68,7 @@ class DeviceArena(AbstractArena):
     """An environment in pure JAX: everything is one compiled program."""
 
     def __init__(self, env: AbstractEnv) -> None:
-        self.env, self.actions = env, env.actions
+        self.env, self.actions, self.observation_shape = env, env.actions, env.observation_shape
 
     def close(self) -> None:
         """Nothing to let go of."""
@@ -102,7 +104,7 @@ class HostArena(AbstractArena):
     def __init__(self, env_id: str, workers: int = 0, limit: int = 10_000) -> None:
         self.env_id, self.limit, self._workers = env_id, limit, workers
         self._host = make_host(env_id, 1)
-        self.actions = self._host.actions
+        self.actions, self.observation_shape = self._host.actions, self._host.observation_shape
 
     def play(self, key: Key, actors: Any, act: ActorAct, episodes: int) -> Played:
         """See `AbstractArena.play`."""
@@ -169,6 +171,11 @@ class HostArena(AbstractArena):
             on = on & ~(seen.terminated | seen.truncated)
             if not on.any():
                 return
+
+
+def make_arena(env_id: str, workers: int = 0) -> AbstractArena:
+    """The environment of this Gymnasium id; on the device where it is written in JAX, which CartPole-v1 is."""
+    return DeviceArena(CartPole()) if env_id == "CartPole-v1" else HostArena(env_id, workers)
 
 
 def _count(actors: Any) -> int:

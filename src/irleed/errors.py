@@ -2,7 +2,7 @@
 
 
 class IrleedError(Exception):
-    """Base of all errors that are about the caller's input, not about this program."""
+    """Base of all errors that the caller can do something about; others are failures of this program."""
 
 
 class DataError(IrleedError):
@@ -15,6 +15,10 @@ class SpaceError(IrleedError):
 
 class ConfigError(IrleedError):
     """A setting is out of its range or contradicts another."""
+
+
+class DivergedError(IrleedError):
+    """Training led nowhere: every run ended in what is no number."""
 
 
 def problem(where: str, *, got: object, expected: object, remedy: str) -> str:

@@ -1,13 +1,18 @@
 """What a policy does in an environment: whole episodes, and their returns."""
 
+import dataclasses
+import math
 from collections.abc import Callable
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
+from scipy.stats import t as student
 
 from irleed._typing import Array, Bool, Float, Int, Key, Shaped
 from irleed.envs.step import AbstractEnv
+from irleed.expertise import INTERVAL
 from irleed.policy import SoftmaxPolicy
 
 # From a key and an observation to an action.
@@ -53,3 +58,23 @@ def returns(key: Key, env: AbstractEnv, policy: SoftmaxPolicy, episodes: int, *,
         return play(own, env, lambda act_key, obs: policy.act(act_key, obs, greedy)).total
 
     return jax.vmap(one)(jax.random.split(key, episodes))
+
+
+@dataclasses.dataclass(frozen=True)
+class Earned:
+    """Mean return of so many episodes, and the 90 % interval of that mean; NaN for a single episode."""
+
+    who: str
+    episodes: int
+    mean: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, who: str, returns: Float[Array, " E"]) -> "Earned":
+        """From the returns, by Student's distribution."""
+        count, mean = len(returns), float(np.mean(returns))
+        if count == 1:
+            return cls(who, count, mean, math.nan, math.nan)
+        margin = float(student.ppf((1 + INTERVAL) / 2, count - 1) * np.std(returns, ddof=1) / count**0.5)
+        return cls(who, count, mean, mean - margin, mean + margin)

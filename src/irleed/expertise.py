@@ -15,7 +15,8 @@ class Expertise(eqx.Module):
     """Who is how good, and in what way: D demonstrators, with 90 % credible intervals.
 
     - `precision`: how consistently they choose, in the gauge where the mean of log precision is 0.
-    - `bias`: how far their idea of the reward is off: the size of their bias relative to that of the shared weights.
+    - `bias`: how far their idea of the reward is off: the size of their bias relative to that of the shared weights;
+      for networks, of the shared values. NaN where an algorithm knows no bias.
     - `log_likelihood`: mean log probability of their actions under their own fitted policy.
     - `weight`: their share in what is known about the shared reward; sums to one.
     """
@@ -46,7 +47,7 @@ class Expertise(eqx.Module):
 
     def table(self, limit: int = 30) -> Table:
         """A readable table, the most precise first."""
-        caption = "intervals hold 90 % of the posterior; precision 1 is the average"
+        caption = "intervals hold 90 %; precision 1 is the average"
         table = Table(title="Expertise", caption=caption, box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
         for heading in ("demonstrator", "n", "precision", "bias", "loglik", "weight"):
             table.add_column(heading, justify="left" if heading == "demonstrator" else "right", no_wrap=True)
@@ -55,8 +56,8 @@ class Expertise(eqx.Module):
             table.add_row(
                 escape(self.names[i]),
                 f"{self.transitions[i]:.0f}",
-                _with_interval(self.precision[i], self.precision_low[i], self.precision_high[i]),
-                _with_interval(self.bias[i], self.bias_low[i], self.bias_high[i]),
+                with_interval(self.precision[i], self.precision_low[i], self.precision_high[i]),
+                with_interval(self.bias[i], self.bias_low[i], self.bias_high[i]),
                 f"{self.log_likelihood[i]:.3f}",
                 f"{self.weight[i]:.2f}",
             )
@@ -65,8 +66,10 @@ class Expertise(eqx.Module):
         return table
 
 
-def _with_interval(value: Scalar, low: Scalar, high: Scalar) -> str:
-    """``1.75 [1.39, 2.19]``, or the value alone where there is no interval."""
+def with_interval(value: Scalar, low: Scalar, high: Scalar) -> str:
+    """``1.75 [1.39, 2.19]``, the value alone where there is no interval, nothing where there is no value."""
+    if np.isnan(value):
+        return ""
     return f"{value:.2f}" if np.isnan(low) else escape(f"{value:.2f} [{low:.2f}, {high:.2f}]")
 
 

@@ -6,7 +6,7 @@ environment gives the same run in either.
 
 import functools
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -20,6 +20,7 @@ from irleed.iq import agent as agents
 from irleed.iq.agent import AbstractAgent, AgentState
 
 
+@runtime_checkable
 class Lanes(Protocol):
     """What the loop needs of an environment on the host, with L lanes; see `irleed.envs.host.HostEnv`."""
 

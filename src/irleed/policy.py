@@ -1,7 +1,7 @@
 """Policies as values: what a fit hands out, and what is saved."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import equinox as eqx
@@ -43,30 +43,42 @@ class TabularPolicy(eqx.Module):
 
     def save(self, path: str | Path) -> None:
         """Write a safetensors file: arrays and a line of JSON, no code."""
-        header = {"format": FORMAT, "version": "1"}
-        save_file({"probabilities": np.asarray(self.probabilities)}, str(path), metadata={"irleed": json.dumps(header)})
+        write_tensors(path, {"format": FORMAT, "version": "1"}, {"probabilities": np.asarray(self.probabilities)})
 
     @classmethod
     def load(cls, path: str | Path) -> "TabularPolicy":
         """Read what `save` wrote."""
-        try:
-            with safe_open(str(path), framework="numpy") as file:
-                header = json.loads((file.metadata() or {}).get("irleed", "{}"))
-                found = header.get("format") if isinstance(header, dict) else None
-                if found != FORMAT:
-                    raise DataError(problem(str(path), got=found, expected=FORMAT, remedy="name a saved policy"))
-                return cls(probabilities=file.get_tensor("probabilities"))
-        except (OSError, SafetensorError, json.JSONDecodeError) as error:
-            raise DataError(
-                problem(str(path), got=str(error), expected="a saved policy", remedy="name another file")
-            ) from error
+        _, arrays = read_tensors(path, FORMAT, ("probabilities",))
+        return cls(probabilities=arrays["probabilities"])
+
+
+def write_tensors(path: str | Path, header: dict[str, str], arrays: dict[str, np.ndarray]) -> None:
+    """Write a safetensors file with a line of JSON."""
+    save_file(arrays, str(path), metadata={"irleed": json.dumps(header)})
+
+
+def read_tensors(
+    path: str | Path, form: str, names: Sequence[str] = ()
+) -> tuple[dict[str, str], dict[str, np.ndarray]]:
+    """Header and arrays of what `write_tensors` wrote; another format, or one without these names, is refused."""
+    try:
+        with safe_open(str(path), framework="numpy") as file:
+            header = json.loads((file.metadata() or {}).get("irleed", "{}"))
+            found = header.get("format") if isinstance(header, dict) else None
+            if found != form:
+                raise DataError(problem(str(path), got=found, expected=form, remedy="name a saved policy"))
+            return header, {name: file.get_tensor(name) for name in {*names, *file.keys()}}
+    except (OSError, SafetensorError, json.JSONDecodeError) as error:
+        raise DataError(
+            problem(str(path), got=str(error), expected="a saved policy", remedy="name another file")
+        ) from error
 
 
 class SoftmaxPolicy(eqx.Module):
     """Acts by the softmax of a network's outputs times `sharpness`."""
 
     network: Callable[[Float[Array, "..."]], Float[Array, " A"]]  # a module, of arrays alone
-    sharpness: Float[Array, ""]
+    sharpness: Float[Array, "*lanes"]
 
     def logits(self, observation: Float[Array, "..."]) -> Float[Array, " A"]:
         """Unnormalised log probabilities in one situation."""

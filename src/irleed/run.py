@@ -1,4 +1,4 @@
-"""The loop: updates on the device until an algorithm says it has finished."""
+"""The loops: updates on the device until an algorithm says it has finished, or a number of steps is done."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -7,12 +7,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from irleed._typing import Key
+from irleed._typing import Array, Float, Key, Shaped
+from irleed.algorithm import AbstractOffline, TrainState, advance, init
+from irleed.data.transitions import Transitions
 from irleed.envs.mdp import FiniteMDP
 from irleed.tabular.statistics import Statistics
 
 # Called with the number of updates done and the most there can be.
 Progress = Callable[[int, int], None]
+PARTS = 20  # of the training of networks: progress is told after each
 
 
 def run_to_end(algorithm: Any, key: Key, mdp: FiniteMDP, statistics: Statistics) -> Any:
@@ -75,6 +78,46 @@ def run_stream(
             if own is not None:
                 _put(statistics, own, lane)
                 _put(states, fresh, lane)
+
+
+def train_all(
+    algorithm: AbstractOffline,
+    keys: Shaped[Array, " P"],
+    data: Transitions,
+    actions: int,
+    demonstrators: int,
+    progress: Progress | None = None,
+) -> tuple[TrainState, list[tuple[int, Float[np.ndarray, " P"]]]]:
+    """`irleed.algorithm.train` for every key and data set of a stack, as one batch and in parts.
+
+    Returns the states, and after each part the step and every run's mean loss.
+    """
+    split = jax.vmap(jax.random.split)(keys)
+    state = _init_all(algorithm, split[:, 0], data, actions, demonstrators)
+    losses: list[tuple[int, np.ndarray]] = []
+    part, done = -(-algorithm.steps // PARTS), 0
+    while done < algorithm.steps:
+        steps = min(part, algorithm.steps - done)
+        state, loss = _advance_all(algorithm, split[:, 1], state, data, steps)
+        done += steps
+        losses.append((done, np.asarray(loss)))
+        if progress is not None:
+            progress(done, algorithm.steps)
+    return state, losses
+
+
+@jax.jit(static_argnames=("actions", "demonstrators"))
+def _init_all(algorithm, keys, data, actions, demonstrators):
+    return jax.vmap(lambda key, own: init(algorithm, key, own, actions, demonstrators))(keys, data)
+
+
+@jax.jit(static_argnames="steps")
+def _advance_all(algorithm, loop_keys, state, data, steps):
+    def one(key, state, own):
+        return advance(algorithm, key, state, own, steps)
+
+    state, info = jax.vmap(one)(loop_keys, state, data)
+    return state, jnp.mean(info.loss, -1)
 
 
 def _put(batch: Any, one: Any, lane: int) -> None:

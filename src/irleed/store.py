@@ -1,14 +1,16 @@
 """The run directory: checked before the work starts, written atomically when it ends."""
 
+import contextlib
 import json
 import os
 import tempfile
-import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 
+from irleed._npz import CORRUPT
 from irleed.errors import ConfigError, problem
 
 
@@ -32,33 +34,16 @@ def prepare(folder: str | Path) -> Path:
 
 
 def write_json(path: Path, value: Mapping[str, object]) -> None:
-    """Write beside, then rename: a reader sees the old file or the new one, never half of one."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            json.dump(value, file, indent=1, allow_nan=False)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(temporary, 0o666 & ~_umask())
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
+    """Write a JSON file, whole or not at all."""
+    with _beside(path) as file:
+        file.write(json.dumps(value, indent=1, allow_nan=False).encode())
 
 
 def keep(path: Path, fingerprint: Mapping[str, object], arrays: Mapping[str, np.ndarray]) -> None:
     """Write a part of a result beside what it depends on; see `kept`."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            np.savez(file, **{**arrays, "fingerprint": np.asarray(json.dumps(fingerprint))})  # pyright: ignore[reportArgumentType]
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
+    with _beside(path) as file:
+        np.savez(file, **{**arrays, "fingerprint": np.asarray(json.dumps(fingerprint))})  # pyright: ignore[reportArgumentType]
 
 
 def kept(path: Path, fingerprint: Mapping[str, object]) -> dict[str, np.ndarray] | None:
@@ -66,10 +51,10 @@ def kept(path: Path, fingerprint: Mapping[str, object]) -> dict[str, np.ndarray]
     if not path.exists():
         return None
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
             arrays = dict(file)
-        found = json.loads(str(arrays.pop("fingerprint")))
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+        found = dict(json.loads(str(arrays.pop("fingerprint"))))
+    except CORRUPT as error:
         raise ConfigError(
             problem(
                 str(path), got=str(error), expected="a part of a result", remedy="remove it, or choose another --out"
@@ -84,6 +69,22 @@ def kept(path: Path, fingerprint: Mapping[str, object]) -> dict[str, np.ndarray]
             problem(f"{path}, made with other settings", got=got, expected=expected, remedy="choose another --out")
         )
     return arrays
+
+
+@contextlib.contextmanager
+def _beside(path: Path) -> Iterator[BinaryIO]:
+    """Write beside, then rename: a reader sees the old file or the new one, never half of one."""
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(temporary, 0o666 & ~_umask())
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
 
 
 def _umask() -> int:

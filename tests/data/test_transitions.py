@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from irleed.data.demonstrations import Demonstrations, Episode
-from irleed.data.transitions import Transitions, stack
+from irleed.data.transitions import Inputs, Transitions, stack
 
 
 @pytest.fixture
@@ -43,3 +43,34 @@ def test_what_fills_up_is_never_drawn(data):
     assert set(np.ravel(drawn.obs[1])) == {0, 3, 100, 103}
     np.testing.assert_array_equal(drawn.next_obs, drawn.obs + 1)
     assert set(np.ravel(drawn.initial[1])) == {0, 100}
+
+
+def test_inputs_are_those_of_the_rows_that_count(data):
+    """Mean and standard deviation, whatever a stack was filled up with."""
+    sets = [Transitions.from_demonstrations(data, every) for every in (1, 2, 3)]
+    found = jax.vmap(lambda own: own.inputs)(stack(sets))
+    for lane, own in enumerate(sets):
+        for inputs in (own.inputs, jax.tree.map(lambda leaf, lane=lane: leaf[lane], found)):
+            np.testing.assert_allclose(inputs.centre, own.obs.mean(0), rtol=1e-5)
+            np.testing.assert_allclose(inputs.spread, own.obs.std(0), rtol=1e-5)
+
+
+@pytest.mark.parametrize("constant", [0.0, 1.0, 1e6])
+def test_a_column_that_never_changes_keeps_its_scale(constant):
+    obs = np.stack([np.full(50, constant), np.arange(50)], -1).astype(np.float32)
+    episode = Episode(obs=obs, action=np.zeros(49, int), terminated=True, demonstrator=0)
+    inputs = Transitions.from_demonstrations(Demonstrations.from_episodes([episode])).inputs
+    assert inputs.spread[0] == 1 and inputs.spread[1] > 10
+    np.testing.assert_allclose(inputs.centre[0], constant, rtol=1e-6)
+
+
+def test_plain_inputs_change_nothing():
+    inputs = Inputs.plain(np.zeros((2, 3), np.uint8))
+    assert inputs.centre.shape == inputs.spread.shape == (2, 3)
+    assert not np.any(inputs.centre) and np.all(inputs.spread == 1)
+
+
+def test_a_drawn_row_has_a_first_observation_beside_it(data):
+    row = Transitions.from_demonstrations(data).sample(jax.random.key(0), 50)
+    assert row.obs.shape == row.initial.shape == (50, 1) and row.action.shape == row.proceeds.shape == (50,)
+    assert set(np.ravel(row.initial)) == {0, 100}

@@ -7,10 +7,11 @@ import pytest
 
 from irleed.envs.probe import PROBES
 from irleed.envs.step import Transition
+from irleed.interact import on_device
 from irleed.iq.critic import SoftCritic
 from irleed.iq.replay import Replay
 
-pytestmark = pytest.mark.optax
+pytestmark = [pytest.mark.optax, pytest.mark.usefixtures("compiled_quickly")]
 
 
 @pytest.mark.parametrize("name", [getattr(make, "__name__", str(make)) for make in PROBES])
@@ -21,8 +22,8 @@ def test_known_values_are_found(name):
         hidden=(32,), steps=4000, batch=32, capacity=1000, warm=50, rate=5e-3, discount=0.8, temperature=1.0,
         target_rate=0.05,
     )  # fmt: skip
-    state = jax.jit(lambda key: agent.train(key, probe))(jax.random.key(0))
-    found = jax.vmap(state.q)(jnp.asarray(probe.observations))
+    state = jax.jit(lambda key: on_device(agent, key, probe)[0])(jax.random.key(0))
+    found = jax.vmap(state.learner.parameters.q)(jnp.asarray(probe.observations))
     np.testing.assert_allclose(found, probe.soft_q(0.8), atol=0.15)
 
 

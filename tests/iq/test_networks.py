@@ -5,14 +5,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from irleed.data.transitions import Inputs
 from irleed.iq.networks import Independent, LowRank, Mlp
 
 OBS = np.array([0.5, -1.0, 2.0], np.float32)
+PLAIN = Inputs.plain(OBS)
 
 
 @pytest.mark.parametrize("activation", ["elu", "relu"])
 def test_a_perceptron_by_hand(activation):
-    network = Mlp.init(jax.random.key(0), (3, 5, 4, 2), activation)
+    network = Mlp.init(jax.random.key(0), PLAIN, (5, 4, 2), activation)
     x = OBS.astype(float)
     for weight, offset in zip(network.weights[:-1], network.offsets[:-1], strict=True):
         x = x @ np.asarray(weight, float) + np.asarray(offset)
@@ -21,15 +23,30 @@ def test_a_perceptron_by_hand(activation):
 
 
 def test_weights_start_within_their_bound_and_fill_it():
-    network = Mlp.init(jax.random.key(0), (100, 50, 2))
+    network = Mlp.init(jax.random.key(0), Inputs.plain(np.zeros((4, 25))), (50, 2))
     for part in (network.weights[0], network.offsets[0]):
         assert np.abs(part).max() <= 0.1 and np.abs(part).max() > 0.08
     assert all(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(network))
 
 
+def test_observations_are_standardised_and_how_is_not_learnt():
+    own = Inputs(np.array([1.0, -2.0, 0.0], np.float32), np.array([0.5, 4.0, 1.0], np.float32))
+    plain, network = (Mlp.init(jax.random.key(0), inputs, (5, 2)) for inputs in (PLAIN, own))
+    np.testing.assert_allclose(network(OBS), plain((OBS - own.centre) / own.spread), rtol=1e-6)
+    gradient = jax.grad(lambda network: jnp.sum(network(OBS)))(network)
+    assert not np.any(gradient.inputs.centre) and not np.any(gradient.inputs.spread)
+    assert np.any(gradient.weights[0])
+
+
+def test_an_observation_may_have_any_shape():
+    image = np.arange(6, dtype=np.float32).reshape(2, 3)
+    network = Mlp.init(jax.random.key(0), Inputs.plain(image), (2,))
+    np.testing.assert_allclose(network(image), image.ravel() @ network.weights[0] + network.offsets[0], rtol=1e-5)
+
+
 @pytest.mark.parametrize("kind", [Independent, LowRank])
 def test_every_demonstrator_has_a_bias_of_their_own(kind):
-    bias = kind.init(jax.random.key(0), 3, (3, 8, 2))
+    bias = kind.init(jax.random.key(0), 3, PLAIN, (8, 2))
     if kind is LowRank:
         np.testing.assert_array_equal(bias(OBS, jnp.asarray(1)), 0)  # nobody is biased at first
         bias = jax.tree.map(lambda leaf: leaf + jax.random.normal(jax.random.key(1), leaf.shape), bias)
@@ -44,8 +61,8 @@ def test_a_thousand_demonstrators_cost_little():
     """Parameters and the memory of a gradient grow by the heads alone."""
 
     def cost(demonstrators):
-        bias = LowRank.init(jax.random.key(0), demonstrators, (8, 64, 64, 4), rank=4)
         observations = jnp.zeros((32, 8), jnp.float32)
+        bias = LowRank.init(jax.random.key(0), demonstrators, Inputs.plain(observations[0]), (64, 64, 4), rank=4)
         who = jnp.arange(32) % demonstrators
 
         def loss(bias):

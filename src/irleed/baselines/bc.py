@@ -4,8 +4,8 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from irleed._typing import Array, Float, Key, Scalar
-from irleed.algorithm import AbstractOffline
+from irleed._typing import Array, Float, Int, Key, Scalar, Shaped
+from irleed.algorithm import AbstractOffline, View
 from irleed.data.transitions import Inputs, Row, Transitions
 from irleed.iq.networks import Mlp
 from irleed.policy import SoftmaxPolicy
@@ -47,3 +47,8 @@ class BehaviourCloning(AbstractOffline):
     def log_precision(self, parameters: Parameters, data: Transitions) -> Float[Array, " D"]:
         """All alike."""
         return parameters.demonstrators
+
+    def view(self, parameters: Parameters, observation: Shaped[Array, "..."], demonstrator: Int[Array, ""]) -> View:
+        """See `AbstractOffline.view`: all alike."""
+        values = parameters.logits(observation)
+        return View.of(values, values)

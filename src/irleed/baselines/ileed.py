@@ -9,8 +9,8 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from irleed._typing import Array, Float, Int, Key, Scalar
-from irleed.algorithm import AbstractOffline
+from irleed._typing import Array, Float, Int, Key, Scalar, Shaped
+from irleed.algorithm import AbstractOffline, View
 from irleed.data.transitions import Inputs, Row, Transitions
 from irleed.demonstrator import gauge
 from irleed.iq.networks import Mlp
@@ -29,11 +29,11 @@ class Ileed(AbstractOffline):
     """Settings as those of `irleed.iq.soft_q.SoftQ`; `embedding` is the size K of the embeddings."""
 
     hidden: tuple[int, ...] = eqx.field(static=True, default=(64, 64))
-    embedding: int = eqx.field(static=True, default=8)
+    embedding: int = eqx.field(static=True, default=2)
     steps: int = eqx.field(static=True, default=20_000)
     batch: int = eqx.field(static=True, default=32)
     decay: bool = eqx.field(static=True, default=True)
-    rate: Scalar = 3e-4
+    rate: Scalar = 1e-3
 
     def parameters(self, key: Key, inputs: Inputs, actions: int, demonstrators: int) -> Parameters:
         """See `AbstractOffline.parameters`."""
@@ -54,13 +54,19 @@ class Ileed(AbstractOffline):
         r"""$\rho_i(s)$."""
         return jax.nn.sigmoid(jnp.dot(parameters.situation(observation), parameters.demonstrator[demonstrator]))
 
+    def probabilities(
+        self, parameters: Parameters, observation: Float[Array, "..."], demonstrator: Int[Array, ""]
+    ) -> Float[Array, " A"]:
+        r"""$\pi_i$ in one situation."""
+        policy = jax.nn.softmax(parameters.logits(observation))
+        skill = self.skill(parameters, observation, demonstrator)
+        return skill * policy + (1 - skill) / policy.size
+
     def loss(self, parameters: Parameters, batch: Row) -> Float[Array, ""]:
         """Mean negative log-likelihood."""
 
         def one(obs, action, demonstrator):
-            policy = jax.nn.softmax(parameters.logits(obs))
-            skill = self.skill(parameters, obs, demonstrator)
-            return -jnp.log(skill * policy[action] + (1 - skill) / policy.size + 1e-8)
+            return -jnp.log(self.probabilities(parameters, obs, demonstrator)[action] + 1e-8)
 
         return jnp.mean(jax.vmap(one)(batch.obs, batch.action, batch.demonstrator))
 
@@ -75,3 +81,8 @@ class Ileed(AbstractOffline):
         own = jax.nn.one_hot(data.demonstrator, len(parameters.demonstrator)) * counted[:, None]
         mean = (skill @ own) / jnp.maximum(jnp.sum(own, 0), 1.0)
         return gauge(jax.scipy.special.logit(jnp.clip(mean, 1e-6, 1 - 1e-6)))
+
+    def view(self, parameters: Parameters, observation: Shaped[Array, "..."], demonstrator: Int[Array, ""]) -> View:
+        """See `AbstractOffline.view`: skill, no bias."""
+        chosen = jnp.log(self.probabilities(parameters, observation, demonstrator))
+        return View.of(chosen, parameters.logits(observation))

@@ -4,7 +4,8 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from irleed._typing import Array, Float, Key, Scalar
+from irleed._typing import Array, Float, Int, Key, Scalar, Shaped
+from irleed.algorithm import View
 from irleed.data.transitions import Inputs, Row, Transitions
 from irleed.envs.step import Transition
 from irleed.iq.agent import AbstractAgent
@@ -55,3 +56,8 @@ class Sqil(AbstractAgent):
     def log_precision(self, parameters: Parameters, data: Transitions) -> Float[Array, " D"]:
         """All alike."""
         return parameters.demonstrators
+
+    def view(self, parameters: Parameters, observation: Shaped[Array, "..."], demonstrator: Int[Array, ""]) -> View:
+        """See `AbstractAgent.view`: all alike."""
+        values = parameters.q(observation)
+        return View.of(values / self.temperature, values)

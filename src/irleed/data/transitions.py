@@ -67,7 +67,7 @@ class Transitions(eqx.Module):
         counts = (jnp.arange(obs.shape[0]) < self.size).astype(jnp.float32)
         share = (counts / jnp.sum(counts)).reshape(-1, *(1,) * (obs.ndim - 1))
         centre = jnp.sum(share * obs, 0)
-        spread = jnp.sqrt(jnp.sum(share * (obs - centre) ** 2, 0))
+        spread = jnp.sqrt(jnp.sum(share * (obs - centre[None]) ** 2, 0))
         return Inputs(centre, jnp.where(spread > 1e-6 * (1 + jnp.abs(centre)), spread, 1.0))
 
     def padded(self, rows: int, episodes: int) -> "Transitions":

@@ -20,7 +20,7 @@ import numpy as np
 
 from irleed._typing import Array, Float, Int, Key
 from irleed.algorithm import AbstractOffline, train
-from irleed.arena import AbstractArena, drawn, likeliest
+from irleed.arena import AbstractArena, drawn, likeliest, make_arena
 from irleed.baselines.bc import BehaviourCloning
 from irleed.baselines.ileed import Ileed
 from irleed.baselines.sqil import Sqil
@@ -41,7 +41,7 @@ METHODS: dict[str, AbstractOffline | AbstractAgent] = {
     "bc": BehaviourCloning(),
     "bc_best": BehaviourCloning(),
     "irleed_online": OnlineSoftQ(),
-    "iq_online": OnlineSoftQ(learner=SoftQ.iq()),
+    "iq_online": OnlineSoftQ(learner=SoftQ.iq(rate=3e-4, penalty=50.0)),
     "sqil": Sqil(),
 }
 ORACLES = ("bc_best",)  # learn from the best third of the episodes by their true returns, which nobody else sees
@@ -152,7 +152,7 @@ def sweep(config: ControlConfig, progress: Callable[[int, int], None]) -> list[O
     outcomes: list[Outcome] = []
     for task in config.chosen_tasks:
         data_key, learn_key = jax.random.split(jax.random.key(config.seed))
-        arena = task.arena(config.workers)
+        arena = make_arena(task.env_id, config.workers)
         began = time.perf_counter()
         data = make_data(data_key, task, arena, config.chosen(task), config.runs, config.every)
         outcome = Outcome(task, _by_setting(config, task, data.returns), {}, {"data": time.perf_counter() - began})

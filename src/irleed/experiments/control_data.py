@@ -1,6 +1,5 @@
 """The tasks of the control experiment, and the demonstrations in them."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import equinox as eqx
@@ -9,10 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from irleed._typing import Array, Float, Key
-from irleed.arena import AbstractArena, DeviceArena, HostArena
+from irleed.arena import AbstractArena
 from irleed.data.demonstrations import Demonstrations
 from irleed.data.transitions import Transitions, stack
-from irleed.envs.cartpole import CartPole
 from irleed.experiments.critics import load_critic
 from irleed.simulate_critic import CriticDemonstrator, draw_demonstrators, to_demonstrations
 
@@ -34,8 +32,7 @@ class Task:
     """An environment, by the name of its critic, and its demonstrators in four settings: precision, then accuracy."""
 
     name: str
-    title: str
-    arena: Callable[[int], AbstractArena]  # given a number of worker processes
+    env_id: str
     settings: tuple[Setting, ...]
 
 
@@ -52,13 +49,8 @@ def four_settings(max_precision: float, bias_scale: float) -> tuple[Setting, ...
 # Limits of precision and scales of bias are those that bring the demonstrators nearest to the paper's best and mean
 # returns: chosen by these alone, before anything was learnt from them.
 TASKS = {
-    "cartpole": Task("cartpole", "CartPole", lambda workers: DeviceArena(CartPole()), four_settings(1.0, 30.0)),
-    "lunarlander": Task(
-        "lunarlander",
-        "LunarLander",
-        lambda workers: HostArena("LunarLander-v3", workers),
-        four_settings(1.0, 30.0),
-    ),
+    "cartpole": Task("cartpole", "CartPole-v1", four_settings(1.0, 30.0)),
+    "lunarlander": Task("lunarlander", "LunarLander-v3", four_settings(10.0, 7.0)),
 }
 
 

@@ -148,13 +148,14 @@ def _differences(config: ControlConfig, outcome: Outcome, ours: str, others: lis
 
 
 def _ranks(config: ControlConfig, outcome: Outcome, ours: str) -> dict[str, float]:
-    """Rank correlation of precision with true returns, where demonstrators differ in them."""
+    """Rank correlation of precision with true returns, where demonstrators differ in both."""
     found = {}
     for i, setting in enumerate(config.chosen(outcome.task)):
         if setting.name == "HH":  # where all demonstrators are one
             continue
-        differ = np.ptp(outcome.returns[i], axis=-1) > 0
-        ranks = rank_correlation(outcome.returns[i][differ], outcome.lanes[ours].log_precision[i][differ])
+        returns, found_in = outcome.returns[i], np.asarray(outcome.lanes[ours].log_precision[i])
+        differ = (np.ptp(returns, axis=-1) > 0) & (np.ptp(found_in, axis=-1) > 0)  # not so where a run diverged
+        ranks = rank_correlation(returns[differ], found_in[differ])
         if len(ranks):
             found[f"{ours}_precision_rank_correlation_{setting.name}"] = float(np.mean(ranks))
     return found

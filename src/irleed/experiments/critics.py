@@ -1,21 +1,42 @@
-"""Trained critics that come with the package, as safetensors; `critics/README.md` says how they were made."""
+"""Trained critics as safetensors; `critics/README.md` says how those that come with the package were made."""
 
 import importlib.resources
+import json
+from pathlib import Path
 
 import jax.numpy as jnp
-from safetensors.numpy import load
+import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import load, save_file
 
 from irleed.data.transitions import Inputs
+from irleed.errors import DataError, problem
 from irleed.iq.networks import Mlp
 
+SHIPPED = ("cartpole", "lunarlander")
+FORMAT = "irleed-critic"
 
-def load_critic(name: str) -> Mlp:
-    """The critic of an environment."""
-    file = importlib.resources.files("irleed.experiments") / "critics" / f"{name}.safetensors"
-    arrays = load(file.read_bytes())
-    layers = len(arrays) // 2
-    return Mlp(
-        inputs=Inputs.plain(arrays["weights.0"][:, 0]),
-        weights=tuple(jnp.asarray(arrays[f"weights.{layer}"]) for layer in range(layers)),
-        offsets=tuple(jnp.asarray(arrays[f"offsets.{layer}"]) for layer in range(layers)),
-    )
+
+def load_critic(name: str | Path) -> Mlp:
+    """A critic that comes with the package, by the name of its task; or one from a file."""
+    shipped = importlib.resources.files("irleed.experiments") / "critics" / f"{name}.safetensors"
+    try:
+        arrays = load(shipped.read_bytes() if name in SHIPPED else Path(name).read_bytes())
+        layers = sum(key.startswith("weights.") for key in arrays)
+        return Mlp(
+            inputs=Inputs.plain(arrays["weights.0"][:, 0]),
+            weights=tuple(jnp.asarray(arrays[f"weights.{layer}"]) for layer in range(layers)),
+            offsets=tuple(jnp.asarray(arrays[f"offsets.{layer}"]) for layer in range(layers)),
+        )
+    except (OSError, SafetensorError, KeyError) as error:
+        expected = f"a saved critic, or one of {', '.join(SHIPPED)}"
+        raise DataError(
+            problem(f"critic {name}", got=str(error), expected=expected, remedy="make one with irleed expert")
+        ) from error
+
+
+def save_critic(path: Path, critic: Mlp) -> None:
+    """Write what `load_critic` reads: one `weights.N` and one `offsets.N` a layer."""
+    layers = {f"weights.{n}": np.asarray(w) for n, w in enumerate(critic.weights)}
+    layers |= {f"offsets.{n}": np.asarray(o) for n, o in enumerate(critic.offsets)}
+    save_file(layers, str(path), metadata={"irleed": json.dumps({"format": FORMAT, "version": "1"})})

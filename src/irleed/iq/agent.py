@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 
 from irleed._typing import Array, Float, Int, Key, Scalar, Shaped
-from irleed.algorithm import TrainInfo, TrainState, adam_step, cooling, fresh
+from irleed.algorithm import TrainInfo, TrainState, View, adam_step, cooling, fresh
 from irleed.data.transitions import Inputs, Transitions
 from irleed.envs.step import Transition
 from irleed.iq.replay import Replay
@@ -57,6 +57,10 @@ class AbstractAgent(eqx.Module):
     @abc.abstractmethod
     def log_precision(self, parameters: Any, data: Transitions) -> Float[Array, " D"]:
         """How consistently each demonstrator chooses, as far as the algorithm can tell; in the gauge."""
+
+    @abc.abstractmethod
+    def view(self, parameters: Any, observation: Shaped[Array, "..."], demonstrator: Int[Array, ""]) -> View:
+        """How one demonstrator acts in one situation, and why."""
 
 
 def init(

@@ -8,7 +8,8 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from irleed._typing import Array, Float, Key, Scalar
+from irleed._typing import Array, Float, Int, Key, Scalar, Shaped
+from irleed.algorithm import View
 from irleed.data.transitions import Inputs, Transitions
 from irleed.envs.step import Transition
 from irleed.iq.agent import AbstractAgent
@@ -67,6 +68,11 @@ class SoftCritic(AbstractAgent):
     def log_precision(self, parameters: Parameters, data: Transitions) -> Float[Array, " D"]:
         """All alike."""
         return parameters.demonstrators
+
+    def view(self, parameters: Parameters, observation: Shaped[Array, "..."], demonstrator: Int[Array, ""]) -> View:
+        """See `AbstractAgent.view`: all alike."""
+        values = parameters.q(observation)
+        return View.of(values / self.temperature, values)
 
 
 def soft_target(q: Mlp, reward, next_obs, terminated, discount: Scalar, temperature: Scalar) -> Float[Array, ""]:

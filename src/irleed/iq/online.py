@@ -4,7 +4,8 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from irleed._typing import Array, Float, Key, Scalar
+from irleed._typing import Array, Float, Int, Key, Scalar, Shaped
+from irleed.algorithm import View
 from irleed.data.transitions import Inputs, Row, Transitions
 from irleed.envs.step import Transition
 from irleed.iq import objective
@@ -16,11 +17,12 @@ from irleed.policy import SoftmaxPolicy
 class OnlineSoftQ(AbstractAgent):
     r"""`learner` says what is learnt, as offline; a demonstrated and a played transition are drawn for each other.
 
-    Demonstrated transitions have the values of whoever took them, played ones those of the shared policy, which played
-    them: precision 1, bias 0. Without precisions and biases this is IQ-Learn, online: `OnlineSoftQ(SoftQ.iq())`.
+    Demonstrator $i$'s objective holds their own value to what any policy's steps say of it, so that a played transition
+    is looked at through the eyes of whoever took the demonstrated one beside it. The shared policy plays. Without
+    precisions and biases this is IQ-Learn, online: `OnlineSoftQ(learner=SoftQ.iq())`.
     """
 
-    learner: SoftQ = SoftQ()
+    learner: SoftQ = SoftQ(rate=3e-4, precision_rate=3e-4, bias_rate=3e-5, penalty=50.0)
     batch: int = eqx.field(static=True, default=32)
     decay: bool = eqx.field(static=True, default=True)
     steps: int = eqx.field(static=True, default=50_000)
@@ -44,11 +46,9 @@ class OnlineSoftQ(AbstractAgent):
 
         def one(seen: Transition, row: Row) -> Float[Array, ""]:
             demonstrated, bias = own.terms(parameters, target, row)
-            q_tm1, q_t = parameters.q(seen.obs) / own.temperature, target.q(seen.next_obs) / own.temperature
             proceeds = jnp.where(seen.terminated, 0.0, 1.0)
-            mixed = objective.mixed_loss(
-                demonstrated, objective.terms(q_tm1, seen.action, q_t, own.discount * proceeds), penalty
-            )
+            looked_at = Row(seen.obs, seen.next_obs, seen.action, proceeds, row.demonstrator, row.initial)
+            mixed = objective.mixed_loss(demonstrated, own.terms(parameters, target, looked_at)[0], penalty)
             return own.temperature * mixed + own.bias_penalty * objective.bias_penalty(bias)
 
         return jnp.mean(jax.vmap(one)(played, shown))
@@ -60,3 +60,7 @@ class OnlineSoftQ(AbstractAgent):
     def log_precision(self, parameters: Parameters, data: Transitions) -> Float[Array, " D"]:
         """See `AbstractAgent.log_precision`."""
         return self.learner.log_precision(parameters, data)
+
+    def view(self, parameters: Parameters, observation: Shaped[Array, "..."], demonstrator: Int[Array, ""]) -> View:
+        """See `AbstractAgent.view`."""
+        return self.learner.view(parameters, observation, demonstrator)

@@ -6,8 +6,8 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from irleed._typing import Array, Float, Int, Key, Scalar
-from irleed.algorithm import AbstractOffline
+from irleed._typing import Array, Float, Int, Key, Scalar, Shaped
+from irleed.algorithm import AbstractOffline, View
 from irleed.data.transitions import Inputs, Row, Transitions
 from irleed.demonstrator import gauge
 from irleed.iq import objective
@@ -42,12 +42,12 @@ class SoftQ(AbstractOffline):
     steps: int = eqx.field(static=True, default=20_000)
     batch: int = eqx.field(static=True, default=32)
     decay: bool = eqx.field(static=True, default=True)
-    rate: Scalar = 1e-3
+    rate: Scalar = 4e-3
     precision_rate: Scalar = 1e-3
-    bias_rate: Scalar = 1e-3
+    bias_rate: Scalar = 1e-4
     discount: Scalar = 0.99
     temperature: Scalar = 1.0
-    penalty: Scalar = 5.0
+    penalty: Scalar = 200.0
     bias_scale: Scalar = 1.0
     bias_penalty: Scalar = 10.0
     rank: int | None = eqx.field(static=True, default=None)
@@ -127,3 +127,8 @@ class SoftQ(AbstractOffline):
     def log_precision(self, parameters: Parameters, data: Transitions) -> Float[Array, " D"]:
         """See `AbstractOffline.log_precision`."""
         return gauge(parameters.log_precision)
+
+    def view(self, parameters: Parameters, observation: Shaped[Array, "..."], demonstrator: Int[Array, ""]) -> View:
+        """See `AbstractOffline.view`."""
+        logits, bias = self.logits(parameters, observation, demonstrator)
+        return View.of(logits, parameters.q(observation), self.bias_scale * bias if self.learn_bias else None)

@@ -1,0 +1,269 @@
+"""Speed of IRLEED and IQ-Learn with networks, of the environments, and of agents that do both.
+
+    python benchmarks/soft_q.py                        everything, some minutes
+    python benchmarks/soft_q.py --quick                a few small measurements
+    python benchmarks/soft_q.py --only updates         one section
+    python benchmarks/soft_q.py --only updates --runs 30 --updates 1000
+
+*updates*: offline training on 5,000 transitions of CartPole with three demonstrators, many runs as one batch, beside a
+plain PyTorch loop of the same algorithm (`soft_q_torch.py`), one run at a time; the ratio is that of updates a second,
+all runs taken together. *environments*: steps a second with random actions. *agents*: online IRLEED in CartPole on the
+device; a step acts, moves the environment and updates the networks. Compilation is timed apart, and of repeated
+measurements the fastest counts. *CPU s* beside the seconds by the clock shows how many cores had a share in it.
+"""
+
+import functools
+import importlib.util
+import json
+import os
+import platform
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import tyro
+from rich.console import Console
+from rich.table import Table
+
+from irleed.algorithm import init, train
+from irleed.data.transitions import Transitions
+from irleed.envs.cartpole import CartPole
+from irleed.envs.host import make_host
+from irleed.errors import ConfigError
+from irleed.interact import on_device
+from irleed.iq.online import OnlineSoftQ
+from irleed.iq.soft_q import SoftQ
+
+Section = Literal["updates", "environments", "agents"]
+Row = dict[str, Any]
+ACTIONS, DEMONSTRATORS, TRANSITIONS, EPISODES = 2, 3, 5_000, 15
+ALGORITHMS = {"irleed": SoftQ(), "iq": SoftQ.iq()}
+TOLERANCE = 1e-4  # between the losses of the two programs
+HOSTS = (  # engine, environment, lanes
+    ("gymnasium", "CartPole-v1", 64),
+    ("gymnasium", "LunarLander-v3", 64),
+    ("envpool", "CartPole-v1", 64),
+    ("envpool", "LunarLander-v3", 64),
+    ("ale", "pong", 8),
+)
+COLUMNS = {  # heading, key and format
+    "algorithm": ("algorithm", "{}"),
+    "program": ("program", "{}"),
+    "engine": ("engine", "{}"),
+    "environment": ("environment", "{}"),
+    "runs": ("runs", "{}"),
+    "lanes": ("lanes", "{:,}"),
+    "workers": ("workers", "{}"),
+    "compile s": ("compile_s", "{:.1f}"),
+    "run s": ("run_s", "{:.3g}"),
+    "CPU s": ("cpu_s", "{:.3g}"),
+    "a second": ("per_s", "{:,.0f}"),  # updates, steps or both
+    "times PyTorch": ("ratio", "{:.1f}"),
+}
+
+
+@dataclass(frozen=True)
+class Config:
+    """Measure networks, environments and agents, and print tables."""
+
+    only: Section | None = None
+    """One section; by default all."""
+    runs: tuple[int, ...] = (1, 30, 120)
+    """Runs trained as one batch; agents take those up to 30."""
+    updates: int = 500
+    """Updates of each run, and steps of each agent."""
+    lanes: tuple[int, ...] = (1, 128, 1024)
+    """Lanes of CartPole on the device."""
+    workers: int = os.cpu_count() or 1
+    """Processes for the lanes of Gymnasium's environments."""
+    seconds: float = 3.0
+    """Repeat each measurement for so long."""
+    quick: bool = False
+    """100 updates of 1 and 30 runs, half a second for each measurement."""
+    json: Path | None = None
+    """Write the measurements to this file, too."""
+
+
+def fastest(runs: Sequence[Callable[[], Any]], seconds: float) -> list[Row]:
+    """Seconds of the fastest repetition of each, by the clock and of the processors; in turns, to have the same load."""
+    taken: list[list[tuple[float, float]]] = [[] for _ in runs]
+    began = time.perf_counter()
+    while time.perf_counter() - began < seconds * len(runs):
+        for run, own in zip(runs, taken, strict=True):
+            clock, cpu = time.perf_counter(), time.process_time()
+            jax.block_until_ready(run())
+            own.append((time.perf_counter() - clock, time.process_time() - cpu))
+    return [dict(zip(("run_s", "cpu_s"), min(own), strict=True)) for own in taken]
+
+
+def compiled(function: Callable[..., Any], *arguments: Any) -> tuple[Callable[[], Any], float]:
+    """A function ready to run, and the seconds that compiling it took."""
+    began = time.perf_counter()
+    ready = jax.jit(function).lower(*arguments).compile()
+    return lambda: ready(*arguments), time.perf_counter() - began
+
+
+def play(key, count: int):
+    """So many steps of CartPole in one lane, with random actions."""
+    env = CartPole()
+
+    def one(place, key):
+        return env.step(key, place, jax.random.randint(key, (), 0, ACTIONS, jnp.int32))
+
+    return jax.lax.scan(one, env.reset(key), jax.random.split(key, count))[1]
+
+
+@jax.jit
+def make_data(key) -> Transitions:
+    """Transitions of demonstrators who all play at random: what is in them makes no difference to the time."""
+    seen = play(key, TRANSITIONS)
+    return Transitions(
+        obs=seen.obs,
+        next_obs=seen.next_obs,
+        action=seen.action,
+        proceeds=jnp.where(seen.terminated, 0.0, 1.0).astype(jnp.float32),
+        demonstrator=jnp.arange(TRANSITIONS, dtype=jnp.int32) * DEMONSTRATORS // TRANSITIONS,
+        initial=seen.obs[:EPISODES],
+        size=jnp.asarray(TRANSITIONS, jnp.int32),
+    )
+
+
+def batch_of(runs: int) -> tuple[Any, Transitions]:
+    """Keys and data sets, one for each run."""
+    keys = jax.random.split(jax.random.key(0), runs)
+    return keys, jax.block_until_ready(jax.vmap(make_data)(keys))
+
+
+def updates(config: Config, note: Callable[[str], None]) -> list[Row]:
+    """Offline training, in JAX and in PyTorch."""
+    rows: list[Row] = []
+    for name, settings in ALGORITHMS.items():
+        algorithm = replace(settings, steps=config.updates)
+
+        def every(keys, data, algorithm=algorithm):
+            return jax.vmap(lambda *own: train(algorithm, *own, ACTIONS, DEMONSTRATORS)[0].parameters)(keys, data)
+
+        own, programs = [], []
+        loop = _torch_loop(name, algorithm, note)
+        if loop is not None:
+            own.append({"algorithm": name, "program": "PyTorch", "runs": 1})
+            programs.append(loop)
+        for runs in config.runs:
+            note(f"{name}: compiling {runs} runs")
+            program, compile_s = compiled(every, *batch_of(runs))
+            own.append({"algorithm": name, "program": "irleed", "runs": runs, "compile_s": compile_s})
+            programs.append(program)
+        note(f"{name}: measuring")
+        for row, found in zip(own, fastest(programs, config.seconds), strict=True):
+            row |= found | {"per_s": row["runs"] * config.updates / found["run_s"]}
+            row["ratio"] = None if loop is None else row["per_s"] / own[0]["per_s"]
+        rows += own
+    return rows
+
+
+def _torch_loop(name: str, algorithm: SoftQ, note: Callable[[str], None]) -> Callable[[], Any] | None:
+    """The loop in PyTorch, where there is one; stops where the two programs have different losses."""
+    if importlib.util.find_spec("torch") is None:
+        return note("PyTorch is not installed, so there is nothing to compare with: pip install torch")
+    import soft_q_torch
+
+    sizes = ACTIONS, DEMONSTRATORS
+    data = jax.tree.map(np.asarray, make_data(jax.random.key(0)))
+    batch = data.sample(jax.random.key(1), algorithm.batch)
+    start = init(algorithm, jax.random.key(2), data, *sizes).parameters
+    start = replace(start, log_precision=jnp.linspace(-0.5, 1.0, DEMONSTRATORS))
+    ours, theirs = float(algorithm.loss(start, batch)), soft_q_torch.loss_of(algorithm, start, data, batch, *sizes)
+    if abs(ours - theirs) > TOLERANCE * max(1.0, abs(ours)):
+        raise SystemExit(f"{name}: on the same weights and batch the loss is {ours} in JAX and {theirs} in PyTorch")
+    rates = soft_q_torch.choose_threads(algorithm, data, *sizes)
+    tried = " and ".join(f"{rate:,.0f} with {threads}" for threads, rate in rates.items())
+    note(f"{name}: the losses agree, {ours:.6f} and {theirs:.6f}")
+    note(f"{name}: PyTorch's updates a second by threads, {tried}; the faster is used")
+    return lambda: soft_q_torch.train(algorithm, data, *sizes, algorithm.steps)
+
+
+def environments(config: Config, note: Callable[[str], None]) -> list[Row]:
+    """Steps a second with random actions."""
+    rows: list[Row] = []
+    for lanes in config.lanes:
+        note(f"CartPole on the device, {lanes} lanes")
+        row = {"engine": "JAX", "environment": "CartPole", "lanes": lanes}
+        keys = jax.random.split(jax.random.key(0), lanes)
+        program, row["compile_s"] = compiled(jax.vmap(lambda key: play(key, 500).next_obs.sum(0)), keys)
+        rows.append(row | _rate(program, config.seconds, 500 * lanes))
+    for engine, env_id, lanes in HOSTS:
+        for workers in (None, config.workers) if engine == "gymnasium" else (None,):
+            note(f"{env_id} by {engine}, {lanes} lanes, {workers or 'no'} workers")
+            row = {"engine": engine, "environment": env_id, "lanes": lanes, "workers": workers}
+            try:
+                env = make_host(env_id, lanes, engine, workers=workers or 0)
+            except ConfigError as error:  # not installed
+                note(f"left out: {error}")
+                continue
+            drawn = np.random.default_rng(0).integers(0, env.actions, (64, lanes), np.int32)
+            env.reset()
+            rows.append(
+                row | _rate(lambda env=env, drawn=drawn: [env.step(a) for a in drawn], config.seconds, drawn.size)
+            )
+            env.close()
+    return rows
+
+
+def agents(config: Config, note: Callable[[str], None]) -> list[Row]:
+    """Online IRLEED with CartPole on the device."""
+    rows: list[Row] = []
+    agent, env = OnlineSoftQ(steps=config.updates, warm=min(500, config.updates // 2)), CartPole()
+
+    def every(keys, data):
+        one = functools.partial(on_device, agent, env=env, demonstrators=DEMONSTRATORS)
+        return jax.vmap(lambda key, own: one(key, data=own)[0].learner.parameters)(keys, data)
+
+    for runs in (runs for runs in config.runs if runs <= 30):
+        note(f"online, {runs} runs")
+        program, compile_s = compiled(every, *batch_of(runs))
+        rows.append({"runs": runs, "compile_s": compile_s} | _rate(program, config.seconds, runs * config.updates))
+    return rows
+
+
+def _rate(program: Callable[[], Any], seconds: float, count: int) -> Row:
+    (found,) = fastest([program], seconds)
+    return found | {"per_s": count / found["run_s"]}
+
+
+def table(section: str, rows: list[Row]) -> Table:
+    """What was measured in one section."""
+    found = Table(title=f"{section} ({jax.devices()[0].device_kind}, {os.cpu_count()} cores)")
+    shown = {head: own for head, own in COLUMNS.items() if any(row.get(own[0]) is not None for row in rows)}
+    for heading, (key, _) in shown.items():
+        found.add_column(heading, justify="left" if isinstance(rows[0].get(key), str) else "right")
+    for row in rows:
+        found.add_row(*("" if row.get(key) is None else form.format(row[key]) for key, form in shown.values()))
+    return found
+
+
+def main(config: Config) -> int:
+    """Measure, print, write."""
+    if config.quick:
+        config = replace(config, runs=(1, 30), updates=100, lanes=(1, 128), seconds=0.5)
+    console, err = (
+        Console(width=None if sys.stdout.isatty() else 140),
+        Console(stderr=True, soft_wrap=True, markup=False, highlight=False),
+    )
+    measure = {"updates": updates, "environments": environments, "agents": agents}
+    rows = {name: measure[name](config, err.print) for name in ([config.only] if config.only else measure)}
+    for section, own in rows.items():
+        console.print(table(section, own))
+    if config.json is not None:
+        machine = {"cores": os.cpu_count(), "device": jax.devices()[0].device_kind, "machine": platform.machine()}
+        config.json.write_text(json.dumps({**machine, "jax": jax.__version__, **rows}, indent=1) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(tyro.cli(Config, description=__doc__)))

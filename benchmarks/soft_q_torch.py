@@ -1,0 +1,123 @@
+"""IRLEED and IQ-Learn, offline, as a plain PyTorch loop on the CPU: what `soft_q.py` compares with.
+
+The algorithm is `irleed.iq.soft_q.SoftQ` with its defaults, written the way one does in PyTorch: modules, autograd, an
+optimiser and a Python loop, one run at a time. `loss` is held against that of `SoftQ` before anything is timed.
+"""
+
+import math
+import os
+import time
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+
+def mlp(inputs: int, hidden: tuple[int, ...], outputs: int) -> nn.Sequential:
+    """A multilayer perceptron with ELUs."""
+    layers: list[nn.Module] = []
+    for before, after in zip((inputs, *hidden), hidden, strict=False):
+        layers += [nn.Linear(before, after), nn.ELU()]
+    return nn.Sequential(*layers, nn.Linear(hidden[-1], outputs))
+
+
+class SoftQ(nn.Module):
+    """A shared Q; with demonstrators, their precisions and a bias network each."""
+
+    def __init__(self, settings: Any, obs: Tensor, actions: int, demonstrators: int) -> None:
+        super().__init__()
+        self.settings = settings
+        self.register_buffer("centre", obs.mean(0))
+        self.register_buffer("spread", obs.std(0, correction=0))
+        self.q = mlp(obs.shape[1], settings.hidden, actions)
+        if settings.learn_bias:
+            self.log_precision = nn.Parameter(torch.zeros(demonstrators))
+            self.bias = nn.ModuleList(mlp(obs.shape[1], settings.hidden, actions) for _ in range(demonstrators))
+
+    def logits(self, obs: Tensor, demonstrator: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Those of the demonstrators that took the actions, and their biases."""
+        x = (obs - self.centre) / self.spread
+        q = self.q(x)
+        if not self.settings.learn_bias:
+            return q / self.settings.temperature, None
+        log_precision = self.log_precision - self.log_precision.mean()
+        every = torch.stack([network(x) for network in self.bias], 1)
+        bias = every[torch.arange(len(x)), demonstrator]
+        precision = log_precision.exp()[demonstrator].unsqueeze(1)
+        return precision * (q + self.settings.bias_scale * bias) / self.settings.temperature, bias
+
+    def loss(self, obs: Tensor, next_obs: Tensor, action: Tensor, proceeds: Tensor, demonstrator: Tensor) -> Tensor:
+        """To be minimised: the mean over a batch."""
+        own = self.settings
+        # One pass through the networks for both observations: faster than two.
+        both, biases = self.logits(torch.cat([obs, next_obs]), demonstrator.repeat(2))
+        logits, ahead = both.chunk(2)
+        reward = logits.gather(1, action.unsqueeze(1)).squeeze(1) - own.discount * proceeds * ahead.logsumexp(1)
+        loss = functional.cross_entropy(logits, action) + own.penalty * own.temperature * reward.square().mean()
+        if biases is None:
+            return own.temperature * loss
+        return own.temperature * loss + own.bias_penalty * biases.chunk(2)[0].square().mean()
+
+
+def columns(data: Any) -> list[Tensor]:
+    """The arguments of `SoftQ.loss` for a data set, or a batch, of irleed's."""
+    named = (data.obs, data.next_obs, data.action, data.proceeds, data.demonstrator)
+    return [torch.tensor(each.tolist()) for each in named]  # whole numbers become int64, which PyTorch indexes by
+
+
+def load(model: SoftQ, parameters: Any) -> None:
+    """Take over the weights of a `irleed.iq.soft_q.Parameters`."""
+    pairs = [(model.q, parameters.q.weights, parameters.q.offsets)]
+    with torch.no_grad():
+        if model.settings.learn_bias:
+            model.log_precision.copy_(torch.tensor(parameters.log_precision.tolist()))
+            network = parameters.bias.network
+            for number, own in enumerate(model.bias):
+                pairs.append((own, [w[number] for w in network.weights], [b[number] for b in network.offsets]))
+        for modules, weights, offsets in pairs:
+            layers = [module for module in modules if isinstance(module, nn.Linear)]
+            for layer, weight, offset in zip(layers, weights, offsets, strict=True):
+                layer.weight.copy_(torch.tensor(weight.T.tolist()))
+                layer.bias.copy_(torch.tensor(offset.tolist()))
+
+
+def train(settings: Any, data: Any, actions: int, demonstrators: int, updates: int) -> float:
+    """One run of so many updates, after a few to warm up; the seconds that it took."""
+    tensors = columns(data)
+    model = SoftQ(settings, tensors[0], actions, demonstrators)
+    groups = [{"params": model.q.parameters(), "rate": settings.rate}]
+    if settings.learn_bias:
+        groups.append({"params": [model.log_precision], "rate": settings.precision_rate})
+        groups.append({"params": model.bias.parameters(), "rate": settings.bias_rate})
+    optimiser = torch.optim.Adam(groups, fused=True)  # one call for all parameters: the fastest of its three ways
+    began = time.perf_counter()
+    for step in range(-20, updates):
+        if step == 0:
+            began = time.perf_counter()
+        factor = 0.5 * (1 + math.cos(math.pi * max(step, 0) / updates))
+        for group in optimiser.param_groups:
+            group["lr"] = factor * group["rate"]
+        rows = torch.randint(len(tensors[0]), (settings.batch,))
+        loss = model.loss(*(each[rows] for each in tensors))
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+    return time.perf_counter() - began
+
+
+def loss_of(settings: Any, parameters: Any, data: Any, batch: Any, actions: int, demonstrators: int) -> float:
+    """The loss of a batch under irleed's parameters."""
+    model = SoftQ(settings, columns(data)[0], actions, demonstrators)
+    load(model, parameters)
+    return model.loss(*columns(batch)).item()
+
+
+def choose_threads(settings: Any, data: Any, actions: int, demonstrators: int, updates: int = 30) -> dict[int, float]:
+    """Use as many threads as are fastest for networks of this size: one, or one for each core; updates a second."""
+    rates = {}
+    for threads in sorted({1, os.cpu_count() or 1}):
+        torch.set_num_threads(threads)
+        rates[threads] = max(updates / train(settings, data, actions, demonstrators, updates) for _ in range(3))
+    torch.set_num_threads(max(rates, key=lambda threads: rates[threads]))
+    return rates

@@ -1,0 +1,100 @@
+"""The command `irleed simulate`: demonstrators of known precision and accuracy, in a finite MDP or from a critic."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import jax
+import numpy as np
+import tyro
+from rich.console import Console
+
+from irleed.arena import make_arena
+from irleed.cli_fit import PLANNERS, PlannerName, Source, refuse_ignored, say
+from irleed.data import Demonstrations, save
+from irleed.errors import ConfigError, SpaceError, problem
+from irleed.experiments.critics import load_critic
+from irleed.simulate import simulate
+from irleed.simulate_critic import CriticDemonstrator, draw_demonstrators, to_demonstrations
+from irleed.store import prepare, write_json
+
+FOR_MDPS, FOR_CRITICS = ("mdp", "discount", "horizon", "accuracy", "planner", "endless"), ("bias_scale", "workers")
+
+
+@dataclass(frozen=True)
+class SimulateCommand:
+    """Make demonstrations from demonstrators of known precision and accuracy.
+
+    In a finite MDP they plan; with --critic and --env they act by a trained critic, see `irleed expert`.
+    """
+
+    source: Annotated[Source, tyro.conf.arg(name="")]
+    out: Path
+    """The file of demonstrations to write (.npz); the truth goes beside it as .truth.json."""
+    demonstrators: int = 5
+    """How many."""
+    episodes: int = 40
+    """Episodes of each."""
+    max_precision: float = 5.0
+    """Precisions are uniform between 0 and this; with a critic, inf means the largest value always."""
+    horizon: int = 100
+    """In an MDP: the longest episode."""
+    accuracy: float = 4.0
+    """In an MDP: biases are Gaussian with this inverse standard deviation; inf: none."""
+    planner: PlannerName = "soft"
+    """In an MDP: how demonstrators plan."""
+    endless: bool = False
+    """In an MDP: plan as if terminal states did not end the episode."""
+    critic: str | None = None
+    """A critic that comes with the package (cartpole, lunarlander), or a file."""
+    bias_scale: float = 0.0
+    """With a critic: biases are fresh networks times this."""
+    workers: int = 0
+    """With a critic: processes for the environment's lanes; 0: this one."""
+    seed: int = 0
+    """Where the random numbers start."""
+
+    def run(self, console: Console) -> None:
+        """Simulate and save."""
+        found, truth = self._in_mdp() if self.critic is None else self._by_critic(self.critic)
+        prepare(self.out.parent)
+        save(found, self.out)
+        write_json(self.out.with_suffix(".truth.json"), truth)
+        say(console, f"wrote {self.out}: {found.transitions} transitions in {found.episodes} episodes")
+
+    def _in_mdp(self) -> tuple[Demonstrations, dict[str, object]]:
+        refuse_ignored((self.source, self), FOR_CRITICS, "in an MDP")
+        mdp, _ = self.source.load()
+        settings = ("demonstrators", "episodes", "horizon", "max_precision", "accuracy", "endless")
+        found, truth = simulate(
+            self.seed, mdp, planner=PLANNERS[self.planner], **{name: getattr(self, name) for name in settings}
+        )
+        known = {name: getattr(truth, name) for name in ("precision", "bias", "weights")}
+        return found, {name: None if values is None else values.tolist() for name, values in known.items()}
+
+    def _by_critic(self, name: str) -> tuple[Demonstrations, dict[str, object]]:
+        refuse_ignored((self.source, self), FOR_MDPS, "with a critic")
+        for setting, least in (("demonstrators", 1), ("episodes", 1), ("max_precision", 0), ("workers", 0)):
+            if not getattr(self, setting) >= least:
+                flag = f"--{setting.replace('_', '-')}"
+                expected = f"{least} or more"
+                raise ConfigError(problem(flag, got=getattr(self, setting), expected=expected, remedy="choose another"))
+        if self.source.env is None:
+            raise ConfigError(problem("--critic", got="no --env", expected="where it plays", remedy="give --env ID"))
+        critic, arena = load_critic(name), make_arena(self.source.env, self.workers)
+        try:
+            fits = critic.weights[0].shape[0], critic.weights[-1].shape[-1]
+            there = int(np.prod(arena.observation_shape)), arena.actions
+            if fits != there:
+                got, expected = (f"{sizes[0]} inputs and {sizes[1]} actions" for sizes in (fits, there))
+                raise SpaceError(
+                    problem(f"critic {name}", got=got, expected=expected, remedy=f"name one for {self.source.env}")
+                )
+            draw_key, play_key = jax.random.split(jax.random.key(self.seed))
+            people = draw_demonstrators(draw_key, critic, self.max_precision, self.bias_scale, self.demonstrators)
+            played = arena.play(play_key, people, CriticDemonstrator.act, self.episodes)
+        finally:
+            arena.close()
+        precision = [None if np.isinf(p) else float(p) for p in np.asarray(people.precision)]
+        truth = {"precision": precision, "bias_scale": self.bias_scale, "returns": played.total.mean(1).tolist()}
+        return to_demonstrations(played), truth

@@ -1,0 +1,106 @@
+"""The control experiment goes on where it was stopped, and takes nothing from a run with other settings."""
+
+import dataclasses
+import json
+
+import jax
+import numpy as np
+import pytest
+
+from irleed.data.demonstrations import Demonstrations, Episode
+from irleed.errors import ConfigError
+from irleed.experiments import control, control_results
+from irleed.experiments.control_data import TASKS, best_third
+
+pytestmark = [pytest.mark.optax, pytest.mark.usefixtures("compiled_quickly")]
+
+
+@pytest.fixture
+def config(tmp_path) -> control.ControlConfig:
+    """Far too short to learn anything."""
+    few = {"seeds": 1, "steps": 20, "online_steps": 20, "episodes": 2, "workers": 1}
+    return control.ControlConfig(
+        tmp_path, tasks=("cartpole",), settings=("LL",), methods=("bc", "bc_best", "sqil"), **few
+    )
+
+
+def sweep(config: control.ControlConfig) -> tuple[control.Outcome, list[tuple[int, int]]]:
+    told = []
+    (outcome,) = control.sweep(config, lambda *both: told.append(both))
+    return outcome, told
+
+
+def test_an_interrupted_experiment_goes_on(config, monkeypatch):
+    """With the method that it had not come to; the next time nothing is left to do, and the answer is the same."""
+    learn, learnt = control.learn, []
+
+    def counted(key, arena, method, *rest):
+        if len(learnt) == 2:
+            learnt.append("interrupted")
+            raise KeyboardInterrupt
+        learnt.append(type(method).__name__)
+        return learn(key, arena, method, *rest)
+
+    monkeypatch.setattr(control, "learn", counted)
+    with pytest.raises(KeyboardInterrupt):
+        sweep(config)
+    first, told = sweep(config)
+    assert learnt == ["BehaviourCloning", "BehaviourCloning", "interrupted", "Sqil"]
+    assert told == [(1, 3), (2, 3), (3, 3)]
+    assert first.returns.shape == (1, 1, 3) and first.lanes["sqil"].log_precision.shape == (1, 1, 3)
+
+    def nothing(*_):
+        raise AssertionError("trained again")
+
+    monkeypatch.setattr(control, "learn", nothing)
+    again, _ = sweep(config)
+    for name, lanes in first.lanes.items():
+        for one, other in zip(jax.tree.leaves(lanes), jax.tree.leaves(again.lanes[name]), strict=True):
+            np.testing.assert_array_equal(one, other)
+    assert again.seconds["sqil"] == first.seconds["sqil"] > 0
+    assert [path.name for path in sorted((config.out / "parts").iterdir())] == [
+        f"cartpole-{name}.npz" for name in ("bc", "bc_best", "sqil")
+    ]
+    with pytest.raises(ConfigError, match="got steps 20, expected steps 21"):
+        sweep(dataclasses.replace(config, steps=21))
+
+
+def test_what_a_part_depends_on(config):
+    """Every setting of the method, those of what it is made of too; not how many processes there are."""
+    task = TASKS["cartpole"]
+    base = config.fingerprint(task, "irleed_online")
+    assert {"penalty", "bias_rate", "target_rate", "LL", "runs", "seed", "every", "episodes"} <= set(base)
+    assert base["steps"] == "20" and config.fingerprint(task, "irleed") != base
+    assert dataclasses.replace(config, workers=7).fingerprint(task, "irleed_online") == base
+    for change in ({"seed": 1}, {"seeds": 2}, {"every": 2}, {"episodes": 3}, {"settings": ("HL",)}, {"quick": True}):
+        assert dataclasses.replace(config, **change).fingerprint(task, "irleed_online") != base
+
+
+def test_the_best_third_is_that_of_the_returns():
+    episodes = [
+        Episode(obs=np.zeros((n + 1, 1), np.float32), action=np.zeros(n, int), terminated=True, demonstrator=n % 2,
+                reward=np.full(n, 1.0, np.float32))
+        for n in (3, 9, 1, 5, 7, 2)
+    ]  # fmt: skip
+    best = best_third(Demonstrations.from_episodes(episodes))
+    assert np.asarray(best.length).tolist() == [9, 7]
+
+
+def test_a_run_that_diverged_is_told_and_spoils_no_file(config):
+    """Its precisions are no numbers, and those of a run that has learnt nothing are all alike: neither has an order."""
+    config = dataclasses.replace(config, seeds=3)
+    three = np.array([[1.0, 2.0, 3.0]], np.float32)
+    lanes = control.Lanes(
+        greedy=three,
+        sampled=three,
+        log_precision=np.array([[[0.0, 0.0, 0.0], [np.nan] * 3, [-1.0, 0.0, 1.0]]], np.float32),
+        diverged=np.array([[-1, 7, -1]], np.int32),
+    )
+    returns = np.array([[[10.0, 20.0, 30.0]] * 3], np.float32)
+    outcome = control.Outcome(TASKS["cartpole"], returns, {"irleed": lanes, "bc": lanes}, {"data": 1.0})
+    control_results.write(config, [outcome])
+    summary = json.loads((config.out / "results.json").read_text())["summary"]
+    assert summary["cartpole_irleed_precision_rank_correlation_LL"] == 1 and summary["cartpole_diverged_bc"] == 1
+    assert summary["cartpole_irleed_minus_bc_LL"] == [0, 0, 0]
+    told = control_results.diverged([outcome])
+    assert len(told) == 2 and "irleed: 1 runs diverged, the first in setting 0, data set 1, step 7" in told[0]
