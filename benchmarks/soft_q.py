@@ -9,7 +9,7 @@
 plain PyTorch loop of the same algorithm (`soft_q_torch.py`), one run at a time; the ratio is that of updates a second,
 all runs taken together. *environments*: steps a second with random actions. *agents*: online IRLEED in CartPole on the
 device; a step acts, moves the environment and updates the networks. Compilation is timed apart, and of repeated
-measurements the fastest counts. *CPU s* beside the seconds by the clock shows how many cores had a share in it.
+measurements the fastest counts. *CPU s*, of this process, beside *run s* shows what share of the cores it had.
 """
 
 import functools
@@ -45,27 +45,10 @@ Row = dict[str, Any]
 ACTIONS, DEMONSTRATORS, TRANSITIONS, EPISODES = 2, 3, 5_000, 15
 ALGORITHMS = {"irleed": SoftQ(), "iq": SoftQ.iq()}
 TOLERANCE = 1e-4  # between the losses of the two programs
-HOSTS = (  # engine, environment, lanes
-    ("gymnasium", "CartPole-v1", 64),
-    ("gymnasium", "LunarLander-v3", 64),
-    ("envpool", "CartPole-v1", 64),
-    ("envpool", "LunarLander-v3", 64),
-    ("ale", "pong", 8),
-)
-COLUMNS = {  # heading, key and format
-    "algorithm": ("algorithm", "{}"),
-    "program": ("program", "{}"),
-    "engine": ("engine", "{}"),
-    "environment": ("environment", "{}"),
-    "runs": ("runs", "{}"),
-    "lanes": ("lanes", "{:,}"),
-    "workers": ("workers", "{}"),
-    "compile s": ("compile_s", "{:.1f}"),
-    "run s": ("run_s", "{:.3g}"),
-    "CPU s": ("cpu_s", "{:.3g}"),
-    "a second": ("per_s", "{:,.0f}"),  # updates, steps or both
-    "times PyTorch": ("ratio", "{:.1f}"),
-}
+HOSTS = "gymnasium CartPole-v1", "gymnasium LunarLander-v3", "envpool CartPole-v1", "envpool LunarLander-v3", "ale pong"
+HOST_LANES = 32
+COLUMNS = "algorithm program engine environment runs lanes workers compile_s run_s CPU_s a_second times_PyTorch".split()
+FORMATS = {"compile_s": ".1f", "run_s": ".3g", "CPU_s": ".3g", "a_second": ",.0f", "times_PyTorch": ".1f"}
 
 
 @dataclass(frozen=True)
@@ -91,15 +74,17 @@ class Config:
 
 
 def fastest(runs: Sequence[Callable[[], Any]], seconds: float) -> list[Row]:
-    """Seconds of the fastest repetition of each, by the clock and of the processors; in turns, to have the same load."""
+    """Seconds of the fastest repetition of each, by the clock and of the processors; in turns, under the same load."""
     taken: list[list[tuple[float, float]]] = [[] for _ in runs]
+    for run in runs:  # memory that is used for the first time is slow
+        jax.block_until_ready(run())
     began = time.perf_counter()
-    while time.perf_counter() - began < seconds * len(runs):
+    while not taken[0] or time.perf_counter() - began < seconds * len(runs):
         for run, own in zip(runs, taken, strict=True):
             clock, cpu = time.perf_counter(), time.process_time()
             jax.block_until_ready(run())
             own.append((time.perf_counter() - clock, time.process_time() - cpu))
-    return [dict(zip(("run_s", "cpu_s"), min(own), strict=True)) for own in taken]
+    return [dict(zip(("run_s", "CPU_s"), min(own), strict=True)) for own in taken]
 
 
 def compiled(function: Callable[..., Any], *arguments: Any) -> tuple[Callable[[], Any], float]:
@@ -147,7 +132,7 @@ def updates(config: Config, note: Callable[[str], None]) -> list[Row]:
         algorithm = replace(settings, steps=config.updates)
 
         def every(keys, data, algorithm=algorithm):
-            return jax.vmap(lambda *own: train(algorithm, *own, ACTIONS, DEMONSTRATORS)[0].parameters)(keys, data)
+            return jax.vmap(lambda *of: train(algorithm, *of, ACTIONS, DEMONSTRATORS)[0].parameters)(keys, data)
 
         own, programs = [], []
         loop = _torch_loop(name, algorithm, note)
@@ -161,8 +146,8 @@ def updates(config: Config, note: Callable[[str], None]) -> list[Row]:
             programs.append(program)
         note(f"{name}: measuring")
         for row, found in zip(own, fastest(programs, config.seconds), strict=True):
-            row |= found | {"per_s": row["runs"] * config.updates / found["run_s"]}
-            row["ratio"] = None if loop is None else row["per_s"] / own[0]["per_s"]
+            row |= found | {"a_second": row["runs"] * config.updates / found["run_s"]}
+            row["times_PyTorch"] = None if loop is None else row["a_second"] / own[0]["a_second"]
         rows += own
     return rows
 
@@ -197,20 +182,18 @@ def environments(config: Config, note: Callable[[str], None]) -> list[Row]:
         keys = jax.random.split(jax.random.key(0), lanes)
         program, row["compile_s"] = compiled(jax.vmap(lambda key: play(key, 500).next_obs.sum(0)), keys)
         rows.append(row | _rate(program, config.seconds, 500 * lanes))
-    for engine, env_id, lanes in HOSTS:
+    for engine, env_id in (host.split() for host in HOSTS):
         for workers in (None, config.workers) if engine == "gymnasium" else (None,):
-            note(f"{env_id} by {engine}, {lanes} lanes, {workers or 'no'} workers")
-            row = {"engine": engine, "environment": env_id, "lanes": lanes, "workers": workers}
+            note(f"{env_id} by {engine}, {HOST_LANES} lanes, {workers or 'no'} workers")
+            row = {"engine": engine, "environment": env_id, "lanes": HOST_LANES, "workers": workers}
             try:
-                env = make_host(env_id, lanes, engine, workers=workers or 0)
+                env = make_host(env_id, HOST_LANES, engine, workers=workers or 0)
             except ConfigError as error:  # not installed
                 note(f"left out: {error}")
                 continue
-            drawn = np.random.default_rng(0).integers(0, env.actions, (64, lanes), np.int32)
-            env.reset()
-            rows.append(
-                row | _rate(lambda env=env, drawn=drawn: [env.step(a) for a in drawn], config.seconds, drawn.size)
-            )
+            drawn = np.random.default_rng(0).integers(0, env.actions, (64, HOST_LANES), np.int32)
+            row |= _rate(lambda env=env, drawn=drawn: [env.step(each) for each in drawn], config.seconds, drawn.size)
+            rows.append(row)
             env.close()
     return rows
 
@@ -233,17 +216,17 @@ def agents(config: Config, note: Callable[[str], None]) -> list[Row]:
 
 def _rate(program: Callable[[], Any], seconds: float, count: int) -> Row:
     (found,) = fastest([program], seconds)
-    return found | {"per_s": count / found["run_s"]}
+    return found | {"a_second": count / found["run_s"]}
 
 
 def table(section: str, rows: list[Row]) -> Table:
     """What was measured in one section."""
     found = Table(title=f"{section} ({jax.devices()[0].device_kind}, {os.cpu_count()} cores)")
-    shown = {head: own for head, own in COLUMNS.items() if any(row.get(own[0]) is not None for row in rows)}
-    for heading, (key, _) in shown.items():
-        found.add_column(heading, justify="left" if isinstance(rows[0].get(key), str) else "right")
+    shown = [key for key in COLUMNS if any(row.get(key) is not None for row in rows)]
+    for key in shown:
+        found.add_column(key.replace("_", " "), justify="left" if isinstance(rows[0].get(key), str) else "right")
     for row in rows:
-        found.add_row(*("" if row.get(key) is None else form.format(row[key]) for key, form in shown.values()))
+        found.add_row(*("" if row.get(key) is None else format(row[key], FORMATS.get(key, "")) for key in shown))
     return found
 
 
@@ -251,12 +234,10 @@ def main(config: Config) -> int:
     """Measure, print, write."""
     if config.quick:
         config = replace(config, runs=(1, 30), updates=100, lanes=(1, 128), seconds=0.5)
-    console, err = (
-        Console(width=None if sys.stdout.isatty() else 140),
-        Console(stderr=True, soft_wrap=True, markup=False, highlight=False),
-    )
+    console = Console(width=None if sys.stdout.isatty() else 140)
+    note = Console(stderr=True, soft_wrap=True, markup=False, highlight=False).print
     measure = {"updates": updates, "environments": environments, "agents": agents}
-    rows = {name: measure[name](config, err.print) for name in ([config.only] if config.only else measure)}
+    rows = {name: measure[name](config, note) for name in ([config.only] if config.only else measure)}
     for section, own in rows.items():
         console.print(table(section, own))
     if config.json is not None:

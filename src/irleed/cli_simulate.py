@@ -12,8 +12,8 @@ from rich.console import Console
 from irleed.arena import make_arena
 from irleed.cli_fit import PLANNERS, PlannerName, Source, refuse_ignored, say
 from irleed.data import Demonstrations, save
-from irleed.errors import ConfigError, SpaceError, problem
-from irleed.experiments.critics import load_critic
+from irleed.errors import ConfigError, problem
+from irleed.experiments.critics import check_fit, load_critic
 from irleed.simulate import simulate
 from irleed.simulate_critic import CriticDemonstrator, draw_demonstrators, to_demonstrations
 from irleed.store import prepare, write_json
@@ -83,13 +83,7 @@ class SimulateCommand:
             raise ConfigError(problem("--critic", got="no --env", expected="where it plays", remedy="give --env ID"))
         critic, arena = load_critic(name), make_arena(self.source.env, self.workers)
         try:
-            fits = critic.weights[0].shape[0], critic.weights[-1].shape[-1]
-            there = int(np.prod(arena.observation_shape)), arena.actions
-            if fits != there:
-                got, expected = (f"{sizes[0]} inputs and {sizes[1]} actions" for sizes in (fits, there))
-                raise SpaceError(
-                    problem(f"critic {name}", got=got, expected=expected, remedy=f"name one for {self.source.env}")
-                )
+            check_fit(critic, name, arena.observation_shape, arena.actions, self.source.env)
             draw_key, play_key = jax.random.split(jax.random.key(self.seed))
             people = draw_demonstrators(draw_key, critic, self.max_precision, self.bias_scale, self.demonstrators)
             played = arena.play(play_key, people, CriticDemonstrator.act, self.episodes)

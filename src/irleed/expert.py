@@ -9,12 +9,15 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from irleed.arena import likeliest, make_arena
+from irleed.arena import AbstractArena, likeliest, make_arena
 from irleed.errors import ConfigError, problem
-from irleed.experiments.critics import save_critic
+from irleed.experiments.critics import check_fit, load_critic, save_critic
 from irleed.iq.critic import SoftCritic
+from irleed.iq.networks import Mlp
 from irleed.report import progress
 from irleed.store import prepare
+
+WARM = 5_000  # steps that only fill the memory
 
 
 @dataclass(frozen=True)
@@ -25,6 +28,8 @@ class ExpertCommand:
     """File for its weights (.safetensors)."""
     env: str = "CartPole-v1"
     """A Gymnasium id with discrete actions."""
+    start: Path | None = None
+    """A critic to go on from, instead of fresh ones."""
     seeds: int = 4
     """How many to train."""
     steps: int = 100_000
@@ -50,17 +55,20 @@ class ExpertCommand:
 
     def run(self, console: Console) -> None:
         """Train, choose, save."""
-        for name in ("seeds", "steps", "batch", "episodes"):
-            if getattr(self, name) < 1:
+        for name, least in (("seeds", 1), ("steps", WARM + 1), ("batch", 1), ("episodes", 1), ("workers", 0)):
+            if getattr(self, name) < least:
                 raise ConfigError(
-                    problem(f"--{name}", got=getattr(self, name), expected="1 or more", remedy="choose a larger number")
+                    problem(f"--{name}", got=getattr(self, name), expected=f"{least} or more", remedy="choose more")
                 )
         prepare(self.out.parent)
         arena = make_arena(self.env, self.workers)
         learn_key, choice_key, report_key = jax.random.split(jax.random.key(self.seed), 3)
         settings = ("hidden", "steps", "batch", "rate", "discount", "temperature", "random")
         agent = SoftCritic(
-            **{name: getattr(self, name) for name in settings}, capacity=min(self.steps, 200_000), warm=1_000
+            **{name: getattr(self, name) for name in settings},
+            capacity=min(self.steps, 200_000),
+            warm=WARM,
+            start=None if self.start is None else self._started(arena),
         )
         with progress.shown(Console(stderr=True), "expert") as callback:
             learnt = arena.learn(agent, jax.random.split(learn_key, self.seeds), None, 0, callback).learner
@@ -84,3 +92,8 @@ class ExpertCommand:
             )
         console.print(table)
         console.print(f"wrote {self.out}", markup=False, highlight=False, soft_wrap=True)
+
+    def _started(self, arena: AbstractArena) -> Mlp:
+        critic = load_critic(str(self.start))
+        check_fit(critic, str(self.start), arena.observation_shape, arena.actions, self.env)
+        return critic

@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.optax, pytest.mark.usefixtures("compiled_quickly")]
 @pytest.fixture
 def config(tmp_path) -> control.ControlConfig:
     """Far too short to learn anything."""
-    few = {"seeds": 1, "steps": 20, "online_steps": 20, "episodes": 2, "workers": 1}
+    few = {"seeds": 1, "steps": 20, "online_steps": 505, "episodes": 2, "workers": 1}
     return control.ControlConfig(
         tmp_path, tasks=("cartpole",), settings=("LL",), methods=("bc", "bc_best", "sqil"), **few
     )
@@ -70,7 +70,7 @@ def test_what_a_part_depends_on(config):
     task = TASKS["cartpole"]
     base = config.fingerprint(task, "irleed_online")
     assert {"penalty", "bias_rate", "target_rate", "LL", "runs", "seed", "every", "episodes"} <= set(base)
-    assert base["steps"] == "20" and config.fingerprint(task, "irleed") != base
+    assert base["steps"] == "505" and config.fingerprint(task, "irleed") != base
     assert dataclasses.replace(config, workers=7).fingerprint(task, "irleed_online") == base
     for change in ({"seed": 1}, {"seeds": 2}, {"every": 2}, {"episodes": 3}, {"settings": ("HL",)}, {"quick": True}):
         assert dataclasses.replace(config, **change).fingerprint(task, "irleed_online") != base

@@ -185,10 +185,11 @@ def soft(q: np.ndarray, temperature: float) -> np.ndarray:
 
 
 @pytest.mark.parametrize("name", ["irleed", "iq"])
-def test_the_loss_online_is_that_of_inverse_soft_q_learning_over_a_mixture(name, data):
+@pytest.mark.parametrize("residual", [True, False])
+def test_the_loss_online_is_that_of_inverse_soft_q_learning_over_a_mixture(residual, name, data):
     """Written out; a played transition has the values of whoever took the demonstrated one, IQ-Learn's are Q itself."""
     learner = dataclasses.replace(AGENTS[name].learner, temperature=0.5, penalty=0.7, bias_scale=0.3, bias_penalty=0.2)
-    agent = dataclasses.replace(AGENTS[name], learner=learner)
+    agent = dataclasses.replace(AGENTS[name], learner=learner, residual=residual)
     one, rows = case(agent, data), np.arange(20)
     who = one.shown.demonstrator
 
@@ -201,7 +202,8 @@ def test_the_loss_online_is_that_of_inverse_soft_q_learning_over_a_mixture(name,
 
     def terms(batch, proceeds):
         q, bias = values(one.parameters, batch.obs)
-        after = 0.99 * proceeds * soft(values(one.target, batch.next_obs)[0], 0.5)
+        ahead = one.parameters if residual else one.target
+        after = 0.99 * proceeds * soft(values(ahead, batch.next_obs)[0], 0.5)
         return q[rows, batch.action] - after, soft(q, 0.5) - after, bias
 
     reward, step, bias = terms(one.shown, np.asarray(one.shown.proceeds))

@@ -6,6 +6,7 @@ seeds and settings of a method are one batched program. What a method found is w
 stopped goes on. The tasks are in `control_data`, what a run amounts to in `control_results`.
 """
 
+import contextlib
 import dataclasses
 import os
 import time
@@ -33,7 +34,9 @@ from irleed.iq.soft_q import SoftQ
 from irleed.store import keep, kept
 
 TaskName = Literal["cartpole", "lunarlander"]
-MethodName = Literal["irleed", "iq", "ileed", "bc", "bc_best", "irleed_online", "iq_online", "sqil"]
+MethodName = Literal[
+    "irleed", "iq", "ileed", "bc", "bc_best", "irleed_online", "iq_online", "sqil", "irleed_paper", "iq_paper"
+]  # fmt: skip
 METHODS: dict[str, AbstractOffline | AbstractAgent] = {
     "irleed": SoftQ(),
     "iq": SoftQ.iq(),
@@ -43,6 +46,8 @@ METHODS: dict[str, AbstractOffline | AbstractAgent] = {
     "irleed_online": OnlineSoftQ(),
     "iq_online": OnlineSoftQ(learner=SoftQ.iq(rate=3e-4, penalty=50.0)),
     "sqil": Sqil(),
+    "irleed_paper": SoftQ.paper(),
+    "iq_paper": SoftQ.paper(learn_precision=False, learn_bias=False),
 }
 ORACLES = ("bc_best",)  # learn from the best third of the episodes by their true returns, which nobody else sees
 
@@ -60,7 +65,8 @@ class ControlConfig:
     settings: tuple[Literal["LL", "LH", "HL", "HH"], ...] = ("LL", "LH", "HL", "HH")
     """Precision and accuracy, low or high."""
     methods: tuple[MethodName, ...] = ("irleed", "iq", "ileed", "bc", "bc_best", "irleed_online", "iq_online", "sqil")
-    """What to compare; bc_best is an oracle, which clones the best third of the episodes by their true returns."""
+    """What to compare; bc_best is an oracle, which clones the best third of the episodes by their true returns.
+    irleed_paper and iq_paper have the published hyperparameters."""
     steps: int = 20_000
     """Updates of each offline method."""
     online_steps: int = 50_000
@@ -139,6 +145,10 @@ def check(config: ControlConfig) -> None:
             raise ConfigError(
                 problem(f"--{flag}", got=getattr(config, name), expected="1 or more", remedy="choose a larger number")
             )
+    late = max(method.warm for method in METHODS.values() if isinstance(method, AbstractAgent))
+    if config.online_steps <= late:
+        expected = f"more than {late}: the first ones only fill the memory"
+        raise ConfigError(problem("--online-steps", got=config.online_steps, expected=expected, remedy="choose more"))
     for name in ("tasks", "settings", "methods"):
         if not getattr(config, name):
             raise ConfigError(problem(f"--{name}", got="none", expected="at least one", remedy="name some"))
@@ -152,14 +162,13 @@ def sweep(config: ControlConfig, progress: Callable[[int, int], None]) -> list[O
     outcomes: list[Outcome] = []
     for task in config.chosen_tasks:
         data_key, learn_key = jax.random.split(jax.random.key(config.seed))
-        arena = make_arena(task.env_id, config.workers)
-        began = time.perf_counter()
-        data = make_data(data_key, task, arena, config.chosen(task), config.runs, config.every)
-        outcome = Outcome(task, _by_setting(config, task, data.returns), {}, {"data": time.perf_counter() - began})
-        for name in names:
-            outcome.lanes[name], outcome.seconds[name] = _part(config, learn_key, task, arena, name, data)
-            progress(len(outcomes) * len(names) + len(outcome.lanes), parts)
-        arena.close()
+        with contextlib.closing(make_arena(task.env_id, config.workers)) as arena:
+            began = time.perf_counter()
+            data = make_data(data_key, task, arena, config.chosen(task), config.runs, config.every)
+            outcome = Outcome(task, _by_setting(config, task, data.returns), {}, {"data": time.perf_counter() - began})
+            for name in names:
+                outcome.lanes[name], outcome.seconds[name] = _part(config, learn_key, task, arena, name, data)
+                progress(len(outcomes) * len(names) + len(outcome.lanes), parts)
         outcomes.append(outcome)
     return outcomes
 

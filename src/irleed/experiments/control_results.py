@@ -27,6 +27,8 @@ NAMES = {
     "irleed_online": "IRLEED online",
     "iq_online": "IQ-Learn online",
     "sqil": "SQIL online",
+    "irleed_paper": "IRLEED as published",
+    "iq_paper": "IQ-Learn as published",
 }
 ONLINE = ("irleed_online", "iq_online", "sqil")
 

@@ -2,6 +2,7 @@
 
 import importlib.resources
 import json
+import math
 from pathlib import Path
 
 import jax.numpy as jnp
@@ -10,7 +11,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load, save_file
 
 from irleed.data.transitions import Inputs
-from irleed.errors import DataError, problem
+from irleed.errors import DataError, SpaceError, problem
 from irleed.iq.networks import Mlp
 
 SHIPPED = ("cartpole", "lunarlander")
@@ -33,6 +34,14 @@ def load_critic(name: str | Path) -> Mlp:
         raise DataError(
             problem(f"critic {name}", got=str(error), expected=expected, remedy="make one with irleed expert")
         ) from error
+
+
+def check_fit(critic: Mlp, name: str, observation_shape: tuple[int, ...], actions: int, env_id: str) -> None:
+    """Refuse a critic that was made for other observations or actions than an environment's."""
+    has, needs = (critic.weights[0].shape[0], critic.weights[-1].shape[-1]), (math.prod(observation_shape), actions)
+    if has != needs:
+        got, expected = (f"{sizes[0]} inputs and {sizes[1]} actions" for sizes in (has, needs))
+        raise SpaceError(problem(f"critic {name}", got=got, expected=expected, remedy=f"name one for {env_id}"))
 
 
 def save_critic(path: Path, critic: Mlp) -> None:

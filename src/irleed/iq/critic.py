@@ -30,6 +30,7 @@ class SoftCritic(AbstractAgent):
     - `temperature`: of policy and values; `random`: share of random actions on top.
     - `target_rate`: how fast the target follows, every step.
     - `warm`: steps before the first update.
+    - `start`: a critic to go on from, instead of a fresh one.
     """
 
     hidden: tuple[int, ...] = eqx.field(static=True, default=(64, 64))
@@ -43,10 +44,12 @@ class SoftCritic(AbstractAgent):
     temperature: Scalar = 0.1
     random: Scalar = 0.05
     target_rate: Scalar = 0.005
+    start: Mlp | None = None
 
     def parameters(self, key: Key, inputs: Inputs, actions: int, demonstrators: int) -> Parameters:
         """See `AbstractAgent.parameters`."""
-        return Parameters(Mlp.init(key, inputs, (*self.hidden, actions)), jnp.zeros(demonstrators, jnp.float32))
+        q = Mlp.init(key, inputs, (*self.hidden, actions)) if self.start is None else self.start
+        return Parameters(q, jnp.zeros(demonstrators, jnp.float32))
 
     def rates(self) -> dict[str, Scalar]:
         """See `AbstractAgent.rates`."""

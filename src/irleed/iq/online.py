@@ -20,6 +20,9 @@ class OnlineSoftQ(AbstractAgent):
     Demonstrator $i$'s objective holds their own value to what any policy's steps say of it, so that a played transition
     is looked at through the eyes of whoever took the demonstrated one beside it. The shared policy plays. Without
     precisions and biases this is IQ-Learn, online: `OnlineSoftQ(learner=SoftQ.iq())`.
+
+    - `residual`: whether $V(s')$ is learnt from as $V(s)$ is, as offline; else it is a target network's, which follows
+      at `target_rate`.
     """
 
     learner: SoftQ = SoftQ(rate=3e-4, precision_rate=3e-4, bias_rate=3e-5, penalty=50.0)
@@ -29,7 +32,8 @@ class OnlineSoftQ(AbstractAgent):
     capacity: int = eqx.field(static=True, default=50_000)
     warm: int = eqx.field(static=True, default=500)
     random: Scalar = 0.0
-    target_rate: Scalar = 1.0
+    residual: bool = eqx.field(static=True, default=True)
+    target_rate: Scalar = 0.005
 
     def parameters(self, key: Key, inputs: Inputs, actions: int, demonstrators: int) -> Parameters:
         """See `AbstractAgent.parameters`."""
@@ -41,14 +45,14 @@ class OnlineSoftQ(AbstractAgent):
 
     def loss(self, parameters: Parameters, target: Parameters, played: Transition, shown: Row) -> Float[Array, ""]:
         """See `AbstractAgent.loss`, in units of T."""
-        own = self.learner
+        own, ahead = self.learner, parameters if self.residual else target
         penalty = own.penalty * own.temperature
 
         def one(seen: Transition, row: Row) -> Float[Array, ""]:
-            demonstrated, bias = own.terms(parameters, target, row)
+            demonstrated, bias = own.terms(parameters, ahead, row)
             proceeds = jnp.where(seen.terminated, 0.0, 1.0)
             looked_at = Row(seen.obs, seen.next_obs, seen.action, proceeds, row.demonstrator, row.initial)
-            mixed = objective.mixed_loss(demonstrated, own.terms(parameters, target, looked_at)[0], penalty)
+            mixed = objective.mixed_loss(demonstrated, own.terms(parameters, ahead, looked_at)[0], penalty)
             return own.temperature * mixed + own.bias_penalty * objective.bias_penalty(bias)
 
         return jnp.mean(jax.vmap(one)(played, shown))

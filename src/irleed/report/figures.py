@@ -29,7 +29,7 @@ COLUMN, PAGE = 3.4, 7.0  # widths in inches: of a column, of both
 TALLEST = 24.0
 # Okabe and Ito's colours, told apart by every kind of colour vision; markers tell the same in grey.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
-MARKERS = ("o", "s", "^", "D", "v", "P")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X")  # one more than colours: together they tell 42 curves apart
 MISSING = "0.88"
 STYLE: dict[Any, Any] = {
     "font.size": 8,
@@ -154,19 +154,25 @@ def expertise_bars(
 @_styled
 def relative_returns(settings: Sequence[str], methods: Mapping[str, Curve]) -> Figure:
     """Each method's return in each setting, relative to the best demonstrator, with its interval."""
-    figure = Figure(figsize=(COLUMN, 2.4), layout="constrained")
+    few = len(methods) <= 4
+    figure = Figure(figsize=(COLUMN if few else PAGE, 2.4), layout="constrained")
     axes = figure.subplots()
     axes.axhline(1.0, color="0.75", linewidth=0.8, zorder=0)
     place = np.arange(len(settings))
     for number, (name, curve) in enumerate(methods.items()):
         mean, low, high = (np.asarray(x, float) for x in (curve.mean, curve.low, curve.high))
         colour, marker = COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)]
-        shifted = place + 0.16 * (number - (len(methods) - 1) / 2)
+        shifted = place + min(0.16, 0.8 / len(methods)) * (number - (len(methods) - 1) / 2)
         axes.vlines(shifted, low, high, color=colour, linewidth=1.2)
         axes.plot(shifted, mean, marker, color=colour, label=name)
     axes.set_xticks(place, settings)
-    axes.set(xlabel="precision and accuracy of the demonstrators", ylabel="return / best demonstrator", ylim=(0, None))
-    axes.legend(frameon=False, ncols=2)
+    lowest = min((float(np.min(np.asarray(curve.low))) for curve in methods.values()), default=0.0)
+    axes.set(xlabel="precision and accuracy of the demonstrators", ylabel="return / best demonstrator")
+    axes.set_ylim(bottom=min(0.0, lowest))
+    if few:
+        axes.legend(frameon=False, ncols=2)
+    else:
+        figure.legend(frameon=False, loc="outside right center")
     axes.spines[["top", "right"]].set_visible(False)
     return figure
 
