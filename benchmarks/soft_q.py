@@ -170,7 +170,7 @@ def _torch_loop(name: str, algorithm: SoftQ, note: Callable[[str], None]) -> Cal
     tried = " and ".join(f"{rate:,.0f} with {threads}" for threads, rate in rates.items())
     note(f"{name}: the losses agree, {ours:.6f} and {theirs:.6f}")
     note(f"{name}: PyTorch's updates a second by threads, {tried}; the faster is used")
-    return lambda: soft_q_torch.train(algorithm, data, *sizes, algorithm.steps)
+    return functools.partial(soft_q_torch.trainer(algorithm, data, *sizes), algorithm.steps)
 
 
 def environments(config: Config, note: Callable[[str], None]) -> list[Row]:

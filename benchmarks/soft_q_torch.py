@@ -7,6 +7,7 @@ optimiser and a Python loop, one run at a time. `loss` is held against that of `
 import math
 import os
 import time
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -82,8 +83,8 @@ def load(model: SoftQ, parameters: Any) -> None:
                 layer.bias.copy_(torch.tensor(offset.tolist()))
 
 
-def train(settings: Any, data: Any, actions: int, demonstrators: int, updates: int) -> float:
-    """One run of so many updates, after a few to warm up; the seconds that it took."""
+def trainer(settings: Any, data: Any, actions: int, demonstrators: int) -> Callable[[int], None]:
+    """A model ready to be trained for so many updates: what is not part of an update is done, and it is warmed up."""
     tensors = columns(data)
     model = SoftQ(settings, tensors[0], actions, demonstrators)
     groups = [{"params": model.q.parameters(), "rate": settings.rate}]
@@ -91,19 +92,20 @@ def train(settings: Any, data: Any, actions: int, demonstrators: int, updates: i
         groups.append({"params": [model.log_precision], "rate": settings.precision_rate})
         groups.append({"params": model.bias.parameters(), "rate": settings.bias_rate})
     optimiser = torch.optim.Adam(groups, fused=True)  # one call for all parameters: the fastest of its three ways
-    began = time.perf_counter()
-    for step in range(-20, updates):
-        if step == 0:
-            began = time.perf_counter()
-        factor = 0.5 * (1 + math.cos(math.pi * max(step, 0) / updates))
-        for group in optimiser.param_groups:
-            group["lr"] = factor * group["rate"]
-        rows = torch.randint(len(tensors[0]), (settings.batch,))
-        loss = model.loss(*(each[rows] for each in tensors))
-        optimiser.zero_grad()
-        loss.backward()
-        optimiser.step()
-    return time.perf_counter() - began
+
+    def train(updates: int) -> None:
+        for step in range(updates):
+            factor = 0.5 * (1 + math.cos(math.pi * step / updates))
+            for group in optimiser.param_groups:
+                group["lr"] = factor * group["rate"]
+            rows = torch.randint(len(tensors[0]), (settings.batch,))
+            loss = model.loss(*(each[rows] for each in tensors))
+            optimiser.zero_grad()
+            loss.backward()
+            optimiser.step()
+
+    train(20)
+    return train
 
 
 def loss_of(settings: Any, parameters: Any, data: Any, batch: Any, actions: int, demonstrators: int) -> float:
@@ -118,6 +120,11 @@ def choose_threads(settings: Any, data: Any, actions: int, demonstrators: int, u
     rates = {}
     for threads in sorted({1, os.cpu_count() or 1}):
         torch.set_num_threads(threads)
-        rates[threads] = max(updates / train(settings, data, actions, demonstrators, updates) for _ in range(3))
+        train, seconds = trainer(settings, data, actions, demonstrators), []
+        for _ in range(3):
+            began = time.perf_counter()
+            train(updates)
+            seconds.append(time.perf_counter() - began)
+        rates[threads] = updates / min(seconds)
     torch.set_num_threads(max(rates, key=lambda threads: rates[threads]))
     return rates

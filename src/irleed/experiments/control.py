@@ -44,7 +44,7 @@ METHODS: dict[str, AbstractOffline | AbstractAgent] = {
     "bc": BehaviourCloning(),
     "bc_best": BehaviourCloning(),
     "irleed_online": OnlineSoftQ(),
-    "iq_online": OnlineSoftQ(learner=SoftQ.iq(rate=3e-4, penalty=50.0)),
+    "iq_online": OnlineSoftQ(learner=SoftQ.iq(rate=1e-3, penalty=50.0)),
     "sqil": Sqil(),
     "irleed_paper": SoftQ.paper(),
     "iq_paper": SoftQ.paper(learn_precision=False, learn_bias=False),

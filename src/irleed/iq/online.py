@@ -25,7 +25,7 @@ class OnlineSoftQ(AbstractAgent):
       at `target_rate`.
     """
 
-    learner: SoftQ = SoftQ(rate=3e-4, precision_rate=3e-4, bias_rate=3e-5, penalty=50.0)
+    learner: SoftQ = SoftQ(rate=1e-3, precision_rate=3e-4, bias_rate=3e-5, penalty=50.0)
     batch: int = eqx.field(static=True, default=32)
     decay: bool = eqx.field(static=True, default=True)
     steps: int = eqx.field(static=True, default=50_000)
