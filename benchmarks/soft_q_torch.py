@@ -15,12 +15,13 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 
-def mlp(inputs: int, hidden: tuple[int, ...], outputs: int) -> nn.Sequential:
-    """A multilayer perceptron with ELUs."""
+def mlp(inputs: int, settings: Any, outputs: int) -> nn.Sequential:
+    """A multilayer perceptron with what the settings have between its layers."""
     layers: list[nn.Module] = []
-    for before, after in zip((inputs, *hidden), hidden, strict=False):
-        layers += [nn.Linear(before, after), nn.ELU()]
-    return nn.Sequential(*layers, nn.Linear(hidden[-1], outputs))
+    for before, after in zip((inputs, *settings.hidden), settings.hidden, strict=False):
+        normed = [nn.LayerNorm(after, elementwise_affine=False), nn.ReLU()]
+        layers += [nn.Linear(before, after), *(normed if settings.activation == "norm_relu" else [nn.ELU()])]
+    return nn.Sequential(*layers, nn.Linear(settings.hidden[-1], outputs))
 
 
 class SoftQ(nn.Module):
@@ -31,10 +32,10 @@ class SoftQ(nn.Module):
         self.settings = settings
         self.register_buffer("centre", obs.mean(0))
         self.register_buffer("spread", obs.std(0, correction=0))
-        self.q = mlp(obs.shape[1], settings.hidden, actions)
+        self.q = mlp(obs.shape[1], settings, actions)
         if settings.learn_bias:
             self.log_precision = nn.Parameter(torch.zeros(demonstrators))
-            self.bias = nn.ModuleList(mlp(obs.shape[1], settings.hidden, actions) for _ in range(demonstrators))
+            self.bias = nn.ModuleList(mlp(obs.shape[1], settings, actions) for _ in range(demonstrators))
 
     def logits(self, obs: Tensor, demonstrator: Tensor) -> tuple[Tensor, Tensor | None]:
         """Those of the demonstrators that took the actions, and their biases."""

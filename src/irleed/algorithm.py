@@ -50,8 +50,8 @@ class View(eqx.Module):
         return cls(jax.nn.log_softmax(logits), values - jnp.mean(values), bias - jnp.mean(bias))
 
 
-class AbstractOffline(eqx.Module):
-    """An algorithm that learns from demonstrations alone."""
+class AbstractAlgorithm(eqx.Module):
+    """What is learnt, how fast, and what it amounts to."""
 
     steps: eqx.AbstractVar[int]
     batch: eqx.AbstractVar[int]
@@ -66,10 +66,6 @@ class AbstractOffline(eqx.Module):
         """The learning rate of each field of the parameters."""
 
     @abc.abstractmethod
-    def loss(self, parameters: Any, batch: Row) -> Float[Array, ""]:
-        """To be minimised."""
-
-    @abc.abstractmethod
     def policy(self, parameters: Any) -> SoftmaxPolicy:
         """What was learnt to do."""
 
@@ -80,6 +76,14 @@ class AbstractOffline(eqx.Module):
     @abc.abstractmethod
     def view(self, parameters: Any, observation: Shaped[Array, "..."], demonstrator: Int[Array, ""]) -> View:
         """How one demonstrator acts in one situation, and why."""
+
+
+class AbstractOffline(AbstractAlgorithm):
+    """An algorithm that learns from demonstrations alone."""
+
+    @abc.abstractmethod
+    def loss(self, parameters: Any, batch: Row) -> Float[Array, ""]:
+        """To be minimised."""
 
 
 def fresh(parameters: Any) -> TrainState:

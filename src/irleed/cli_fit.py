@@ -38,7 +38,7 @@ from irleed.tabular.statistics import tabulate
 PlannerName = Literal["soft", "averaged"]
 PLANNERS = {"soft": Soft(), "averaged": Averaged()}
 TABULAR, OFFLINE, ONLINE = ("irleed", "maxent"), ("irleed", "iq", "ileed", "bc"), ("irleed", "iq", "sqil")
-FOR_MDPS, FOR_NETWORKS = ("estimator", "planner", "endless", "discount"), ("seeds", "steps")
+FOR_MDPS, FOR_NETWORKS = ("estimator", "planner", "endless", "discount"), ("seeds", "steps", "ends")
 
 
 @dataclass(frozen=True)
@@ -89,6 +89,9 @@ class FitCommand:
     """Networks: members of the ensemble that policy and intervals come from."""
     steps: int | None = None
     """Networks: updates; online also steps of each member in the environment. 20,000 and 50,000 by default."""
+    ends: Literal["neutral", "failure"] = "neutral"
+    """Networks, IRLEED and IQ-Learn: whether it is a failure that the task ended before its time, as when a pole falls.
+    If so, say so: policies are far better for it."""
     demonstrator: Literal["data", "episode"] = "data"
     """Who demonstrated: what the data say, or every episode its own demonstrator when nobody knows."""
     seed: int = 0
@@ -158,7 +161,10 @@ class FitCommand:
         return Published(inference=inference, horizon=horizon, outer_rounds=1 if maxent else 2)
 
     def _learner(self, demonstrators: int, online: bool) -> Algorithm:
-        shared = suitable_networks(demonstrators, online=online, iq=self.algorithm == "iq")
+        if self.algorithm not in ("irleed", "iq"):
+            refuse_ignored((self,), ("ends",), f"with {self.algorithm}")
+        survival = self.ends == "failure"
+        shared = suitable_networks(demonstrators, online=online, iq=self.algorithm == "iq", survival=survival)
         found = {"ileed": Ileed(), "bc": BehaviourCloning(), "sqil": Sqil()}.get(self.algorithm, shared)
         return found if self.steps is None else dataclasses.replace(found, steps=self.steps)
 

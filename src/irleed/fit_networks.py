@@ -59,14 +59,17 @@ class NetworkFit(eqx.Module):
         }
 
 
-def suitable(demonstrators: int, *, online: bool = False, iq: bool = False) -> SoftQ | OnlineSoftQ:
-    """IRLEED, or IQ-Learn, with the biases that suit the number of demonstrators."""
+def suitable(
+    demonstrators: int, *, online: bool = False, iq: bool = False, survival: bool = False
+) -> SoftQ | OnlineSoftQ:
+    """IRLEED, or IQ-Learn, with the biases that suit the number of demonstrators; see `SoftQ.survival`."""
     changes: dict[str, object] = {"rank": None if demonstrators <= OWN_NETWORKS else RANK}
     if iq:
         changes |= {"learn_precision": False, "learn_bias": False}
-    playing = OnlineSoftQ()
-    learner = dataclasses.replace(playing.learner if online else SoftQ(), **changes)
-    return dataclasses.replace(playing, learner=learner) if online else learner
+    if online:
+        playing = OnlineSoftQ.survival() if survival else OnlineSoftQ()
+        return dataclasses.replace(playing, learner=dataclasses.replace(playing.learner, **changes))
+    return dataclasses.replace(SoftQ.survival() if survival else SoftQ(), **changes)
 
 
 def fit_networks(

@@ -197,7 +197,7 @@ def test_the_loss_online_is_that_of_inverse_soft_q_learning_over_a_mixture(resid
         q = table(parameters.q, obs)
         if name == "iq":
             return q, 0 * q
-        bias = np.asarray(jax.vmap(parameters.bias)(jnp.asarray(obs), who), float)
+        bias = np.asarray(parameters.bias(jnp.asarray(obs), who), float)
         return np.exp(gauge(parameters.log_precision))[who, None] * (q + 0.3 * bias), bias
 
     def terms(batch, proceeds):

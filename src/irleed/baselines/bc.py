@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from irleed._typing import Array, Float, Int, Key, Scalar, Shaped
 from irleed.algorithm import AbstractOffline, View
 from irleed.data.transitions import Inputs, Row, Transitions
-from irleed.iq.networks import Mlp
+from irleed.iq.networks import Activation, Mlp
 from irleed.policy import SoftmaxPolicy
 
 
@@ -22,17 +22,19 @@ class BehaviourCloning(AbstractOffline):
     """Settings as those of `irleed.iq.soft_q.SoftQ`."""
 
     hidden: tuple[int, ...] = eqx.field(static=True, default=(64, 64))
+    activation: Activation = eqx.field(static=True, default="norm_relu")
     steps: int = eqx.field(static=True, default=20_000)
     batch: int = eqx.field(static=True, default=32)
     decay: bool = eqx.field(static=True, default=True)
-    rate: Scalar = 3e-4
+    rate: Scalar = 1e-3
 
     def parameters(self, key: Key, inputs: Inputs, actions: int, demonstrators: int) -> Parameters:
-        """See `AbstractOffline.parameters`."""
-        return Parameters(Mlp.init(key, inputs, (*self.hidden, actions)), jnp.zeros(demonstrators, jnp.float32))
+        """See `AbstractAlgorithm.parameters`."""
+        logits = Mlp.init(key, inputs, (*self.hidden, actions), self.activation)
+        return Parameters(logits, jnp.zeros(demonstrators, jnp.float32))
 
     def rates(self) -> dict[str, Scalar]:
-        """See `AbstractOffline.rates`."""
+        """See `AbstractAlgorithm.rates`."""
         return {"logits": self.rate, "demonstrators": 0.0}
 
     def loss(self, parameters: Parameters, batch: Row) -> Float[Array, ""]:
@@ -41,7 +43,7 @@ class BehaviourCloning(AbstractOffline):
         return -jnp.mean(jnp.take_along_axis(log_policy, batch.action[:, None], -1))
 
     def policy(self, parameters: Parameters) -> SoftmaxPolicy:
-        """See `AbstractOffline.policy`."""
+        """See `AbstractAlgorithm.policy`."""
         return SoftmaxPolicy(parameters.logits, jnp.asarray(1.0, jnp.float32))
 
     def log_precision(self, parameters: Parameters, data: Transitions) -> Float[Array, " D"]:
@@ -49,6 +51,6 @@ class BehaviourCloning(AbstractOffline):
         return parameters.demonstrators
 
     def view(self, parameters: Parameters, observation: Shaped[Array, "..."], demonstrator: Int[Array, ""]) -> View:
-        """See `AbstractOffline.view`: all alike."""
+        """See `AbstractAlgorithm.view`: all alike."""
         values = parameters.logits(observation)
         return View.of(values, values)

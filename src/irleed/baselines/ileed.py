@@ -13,7 +13,7 @@ from irleed._typing import Array, Float, Int, Key, Scalar, Shaped
 from irleed.algorithm import AbstractOffline, View
 from irleed.data.transitions import Inputs, Row, Transitions
 from irleed.demonstrator import gauge
-from irleed.iq.networks import Mlp
+from irleed.iq.networks import Activation, Mlp
 from irleed.policy import SoftmaxPolicy
 
 
@@ -29,6 +29,7 @@ class Ileed(AbstractOffline):
     """Settings as those of `irleed.iq.soft_q.SoftQ`; `embedding` is the size K of the embeddings."""
 
     hidden: tuple[int, ...] = eqx.field(static=True, default=(64, 64))
+    activation: Activation = eqx.field(static=True, default="norm_relu")
     embedding: int = eqx.field(static=True, default=2)
     steps: int = eqx.field(static=True, default=20_000)
     batch: int = eqx.field(static=True, default=32)
@@ -36,16 +37,16 @@ class Ileed(AbstractOffline):
     rate: Scalar = 1e-3
 
     def parameters(self, key: Key, inputs: Inputs, actions: int, demonstrators: int) -> Parameters:
-        """See `AbstractOffline.parameters`."""
+        """See `AbstractAlgorithm.parameters`."""
         policy_key, situation_key, demonstrator_key = jax.random.split(key, 3)
         return Parameters(
-            logits=Mlp.init(policy_key, inputs, (*self.hidden, actions)),
-            situation=Mlp.init(situation_key, inputs, (*self.hidden, self.embedding)),
+            logits=Mlp.init(policy_key, inputs, (*self.hidden, actions), self.activation),
+            situation=Mlp.init(situation_key, inputs, (*self.hidden, self.embedding), self.activation),
             demonstrator=jax.random.normal(demonstrator_key, (demonstrators, self.embedding), jnp.float32),
         )
 
     def rates(self) -> dict[str, Scalar]:
-        """See `AbstractOffline.rates`."""
+        """See `AbstractAlgorithm.rates`."""
         return dict.fromkeys(("logits", "situation", "demonstrator"), self.rate)
 
     def skill(
@@ -71,7 +72,7 @@ class Ileed(AbstractOffline):
         return jnp.mean(jax.vmap(one)(batch.obs, batch.action, batch.demonstrator))
 
     def policy(self, parameters: Parameters) -> SoftmaxPolicy:
-        """See `AbstractOffline.policy`."""
+        """See `AbstractAlgorithm.policy`."""
         return SoftmaxPolicy(parameters.logits, jnp.asarray(1.0, jnp.float32))
 
     def log_precision(self, parameters: Parameters, data: Transitions) -> Float[Array, " D"]:
@@ -83,6 +84,6 @@ class Ileed(AbstractOffline):
         return gauge(jax.scipy.special.logit(jnp.clip(mean, 1e-6, 1 - 1e-6)))
 
     def view(self, parameters: Parameters, observation: Shaped[Array, "..."], demonstrator: Int[Array, ""]) -> View:
-        """See `AbstractOffline.view`: skill, no bias."""
+        """See `AbstractAlgorithm.view`: skill, no bias."""
         chosen = jnp.log(self.probabilities(parameters, observation, demonstrator))
         return View.of(chosen, parameters.logits(observation))

@@ -4,17 +4,14 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from irleed._typing import Array, Float, Int, Key, Scalar, Shaped
-from irleed.algorithm import View
-from irleed.data.transitions import Inputs, Row, Transitions
+from irleed._typing import Array, Float, Key, Scalar
+from irleed.data.transitions import Inputs, Row
 from irleed.envs.step import Transition
-from irleed.iq.agent import AbstractAgent
-from irleed.iq.critic import Parameters, soft_target
+from irleed.iq.critic import AbstractSoftQ, Parameters, soft_target
 from irleed.iq.networks import Mlp
-from irleed.policy import SoftmaxPolicy
 
 
-class Sqil(AbstractAgent):
+class Sqil(AbstractSoftQ):
     """Settings as those of `irleed.iq.critic.SoftCritic`."""
 
     hidden: tuple[int, ...] = eqx.field(static=True, default=(64, 64))
@@ -30,12 +27,8 @@ class Sqil(AbstractAgent):
     target_rate: Scalar = 0.005
 
     def parameters(self, key: Key, inputs: Inputs, actions: int, demonstrators: int) -> Parameters:
-        """See `AbstractAgent.parameters`."""
+        """See `AbstractAlgorithm.parameters`."""
         return Parameters(Mlp.init(key, inputs, (*self.hidden, actions)), jnp.zeros(demonstrators, jnp.float32))
-
-    def rates(self) -> dict[str, Scalar]:
-        """See `AbstractAgent.rates`."""
-        return {"q": self.rate, "demonstrators": 0.0}
 
     def loss(self, parameters: Parameters, target: Parameters, played: Transition, shown: Row) -> Float[Array, ""]:
         """See `AbstractAgent.loss`: the soft Bellman error of both batches."""
@@ -48,16 +41,3 @@ class Sqil(AbstractAgent):
         shown_error = jax.vmap(error)(shown.obs, shown.action, ones, shown.next_obs, shown.proceeds == 0)
         played_error = jax.vmap(error)(played.obs, played.action, noughts, played.next_obs, played.terminated)
         return 0.5 * (jnp.mean(shown_error) + jnp.mean(played_error))
-
-    def policy(self, parameters: Parameters) -> SoftmaxPolicy:
-        """See `AbstractAgent.policy`."""
-        return SoftmaxPolicy(parameters.q, jnp.asarray(1 / self.temperature, jnp.float32))
-
-    def log_precision(self, parameters: Parameters, data: Transitions) -> Float[Array, " D"]:
-        """All alike."""
-        return parameters.demonstrators
-
-    def view(self, parameters: Parameters, observation: Shaped[Array, "..."], demonstrator: Int[Array, ""]) -> View:
-        """See `AbstractAgent.view`: all alike."""
-        values = parameters.q(observation)
-        return View.of(values / self.temperature, values)

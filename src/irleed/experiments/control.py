@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, get_args
 
 import equinox as eqx
 import jax
@@ -35,19 +35,26 @@ from irleed.store import keep, kept
 
 TaskName = Literal["cartpole", "lunarlander"]
 MethodName = Literal[
-    "irleed", "iq", "ileed", "bc", "bc_best", "irleed_online", "iq_online", "sqil", "irleed_paper", "iq_paper"
+    "irleed", "iq", "irleed_survival", "iq_survival", "ileed", "bc", "bc_best",
+    "irleed_online", "iq_online", "irleed_survival_online", "iq_survival_online", "sqil",
+    "irleed_paper", "iq_paper",
 ]  # fmt: skip
+EQUALS: dict[str, Any] = {"learn_precision": False, "learn_bias": False}  # what makes IQ-Learn of IRLEED
 METHODS: dict[str, AbstractOffline | AbstractAgent] = {
     "irleed": SoftQ(),
-    "iq": SoftQ.iq(),
+    "iq": SoftQ(**EQUALS),
+    "irleed_survival": SoftQ.survival(),
+    "iq_survival": SoftQ.survival(**EQUALS),
     "ileed": Ileed(),
     "bc": BehaviourCloning(),
     "bc_best": BehaviourCloning(),
     "irleed_online": OnlineSoftQ(),
-    "iq_online": OnlineSoftQ(learner=SoftQ.iq(rate=1e-3, penalty=50.0)),
+    "iq_online": OnlineSoftQ(learner=dataclasses.replace(OnlineSoftQ().learner, **EQUALS)),
+    "irleed_survival_online": OnlineSoftQ.survival(),
+    "iq_survival_online": OnlineSoftQ.survival(**EQUALS),
     "sqil": Sqil(),
     "irleed_paper": SoftQ.paper(),
-    "iq_paper": SoftQ.paper(learn_precision=False, learn_bias=False),
+    "iq_paper": SoftQ.paper(**EQUALS),
 }
 ORACLES = ("bc_best",)  # learn from the best third of the episodes by their true returns, which nobody else sees
 
@@ -64,9 +71,9 @@ class ControlConfig:
     """Data sets for each setting."""
     settings: tuple[Literal["LL", "LH", "HL", "HH"], ...] = ("LL", "LH", "HL", "HH")
     """Precision and accuracy, low or high."""
-    methods: tuple[MethodName, ...] = ("irleed", "iq", "ileed", "bc", "bc_best", "irleed_online", "iq_online", "sqil")
+    methods: tuple[MethodName, ...] = get_args(MethodName)[:-2]
     """What to compare; bc_best is an oracle, which clones the best third of the episodes by their true returns.
-    irleed_paper and iq_paper have the published hyperparameters."""
+    Those with survival take an early end for a failure; irleed_paper and iq_paper have the published settings."""
     steps: int = 20_000
     """Updates of each offline method."""
     online_steps: int = 50_000

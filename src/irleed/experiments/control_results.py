@@ -6,6 +6,7 @@ from pathlib import Path
 import jax
 import numpy as np
 from matplotlib.figure import Figure
+from rich.box import SIMPLE_HEAD
 from rich.console import Group
 from rich.table import Table
 from scipy.stats import trim_mean
@@ -21,16 +22,20 @@ RESAMPLES = 10_000
 NAMES = {
     "irleed": "IRLEED",
     "iq": "IQ-Learn",
+    "irleed_survival": "IRLEED, survival",
+    "iq_survival": "IQ-Learn, survival",
     "ileed": "ILEED",
     "bc": "cloning",
     "bc_best": "cloning of the best third",
     "irleed_online": "IRLEED online",
     "iq_online": "IQ-Learn online",
+    "irleed_survival_online": "IRLEED online, survival",
+    "iq_survival_online": "IQ-Learn online, survival",
     "sqil": "SQIL online",
     "irleed_paper": "IRLEED as published",
     "iq_paper": "IQ-Learn as published",
 }
-ONLINE = ("irleed_online", "iq_online", "sqil")
+ONLINE = ("irleed_online", "iq_online", "irleed_survival_online", "iq_survival_online", "sqil")
 
 
 def write(config: ControlConfig, outcomes: list[Outcome]) -> dict[str, object]:
@@ -85,20 +90,22 @@ def tables(results: dict) -> Group:
 
 def _table(title: str, rows: list[dict], methods: list[str], published: dict) -> Table:
     note = "greedy return over the best demonstrator's, 95 % interval; the paper's in brackets"
-    shown = Table(title=title, caption=note)
-    for heading in ("", "best", "mean / best", *(NAMES[m] for m in methods)):
-        shown.add_column(heading, justify="right")
-    for row in rows:
-        if row["method"] != "demonstrators":
-            continue
-        name = row["setting"]["precision"] + row["setting"]["accuracy"]
-        known = published[name]
-        cells = [f"{row['best']:.0f} ({known['best']:.0f})", f"{row['mean'] / row['best']:.2f} ({known['mean']:.2f})"]
-        for method in methods:
-            own = next(r for r in rows if r["setting"] == row["setting"] and _greedy(r, method))
-            beside = f" ({known[method]:.2f})" if method in known else ""
-            cells.append(f"{own['relative']:.2f} [{own['ci_low']:.2f}, {own['ci_high']:.2f}]{beside}")
-        shown.add_row(name, *(cell.replace("[", "\\[") for cell in cells))
+    shown = Table(title=title, caption=note, box=SIMPLE_HEAD, pad_edge=False)
+    people = [row for row in rows if row["method"] == "demonstrators"]
+    names = [row["setting"]["precision"] + row["setting"]["accuracy"] for row in people]
+    known = [published[name] for name in names]
+    for heading in ("", *names):
+        shown.add_column(heading, justify="right" if heading else "left", no_wrap=bool(heading))
+    best = [f"{row['best']:.0f} ({own['best']:.0f})" for row, own in zip(people, known, strict=True)]
+    mean = [f"{row['mean'] / row['best']:.2f} ({own['mean']:.2f})" for row, own in zip(people, known, strict=True)]
+    shown.add_row("best demonstrator", *best)
+    shown.add_row("mean / best", *mean, end_section=True)
+    for method in methods:
+        cells = []
+        for row, own in zip([row for row in rows if _greedy(row, method)], known, strict=True):
+            beside = f" ({own[method]:.2f})" if method in own else ""
+            cells.append(f"{row['relative']:.2f}{beside}\n\\[{row['ci_low']:.2f}, {row['ci_high']:.2f}]")
+        shown.add_row(NAMES[method], *cells)
     return shown
 
 
@@ -127,13 +134,11 @@ def _summary(config: ControlConfig, outcome: Outcome) -> dict[str, object]:
     summary: dict[str, object] = {
         f"diverged_{name}": int(np.sum(lanes.diverged >= 0)) for name, lanes in outcome.lanes.items()
     }
-    for ours in ("irleed", "irleed_online"):
-        others = [
-            name for name in outcome.lanes if name not in (ours, *ORACLES) and (name in ONLINE) == (ours in ONLINE)
-        ]
-        if ours in outcome.lanes:
-            summary.update(_differences(config, outcome, ours, others))
-            summary.update(_ranks(config, outcome, ours))
+    baselines = [name for name in outcome.lanes if name not in ORACLES and not name.startswith("irleed")]
+    for ours in [name for name in outcome.lanes if name.startswith("irleed")]:
+        others = [name for name in baselines if (name in ONLINE) == (ours in ONLINE)]
+        summary.update(_differences(config, outcome, ours, others))
+        summary.update(_ranks(config, outcome, ours))
     return dict(sorted(summary.items()))
 
 
@@ -181,6 +186,7 @@ def diverged(outcomes: list[Outcome]) -> list[str]:
 def _published() -> dict[str, dict[str, dict[str, float]]]:
     columns = {"best": "best_return", "mean": "mean", "irleed": "irleed_offline", "iq": "iq_offline"}
     columns |= {"ileed": "ileed_offline", "irleed_online": "irleed_online", "iq_online": "iq_online"}
+    columns |= {name: columns[name.replace("_survival", "")] for name in NAMES if "_survival" in name}
     found: dict[str, dict[str, dict[str, float]]] = {}
     for row in paper.published("table1_control"):
         values = {ours: float(row[theirs]) for ours, theirs in columns.items()}

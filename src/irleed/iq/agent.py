@@ -12,11 +12,10 @@ import jax
 import jax.numpy as jnp
 
 from irleed._typing import Array, Float, Int, Key, Scalar, Shaped
-from irleed.algorithm import TrainInfo, TrainState, View, adam_step, cooling, fresh
+from irleed.algorithm import AbstractAlgorithm, TrainInfo, TrainState, adam_step, cooling, fresh
 from irleed.data.transitions import Inputs, Transitions
 from irleed.envs.step import Transition
 from irleed.iq.replay import Replay
-from irleed.policy import SoftmaxPolicy
 
 
 class AgentState(eqx.Module):
@@ -27,40 +26,17 @@ class AgentState(eqx.Module):
     replay: Replay
 
 
-class AbstractAgent(eqx.Module):
-    """An algorithm that acts."""
+class AbstractAgent(AbstractAlgorithm):
+    """An algorithm that acts; `steps` are those in the environment, and of Adam."""
 
-    steps: eqx.AbstractVar[int]  # in the environment, and of Adam
-    batch: eqx.AbstractVar[int]
-    decay: eqx.AbstractVar[bool]  # whether rates go down to nought
     capacity: eqx.AbstractVar[int]  # of the replay buffer
     warm: eqx.AbstractVar[int]  # steps before the first update
     random: eqx.AbstractVar[Scalar]  # share of actions that are drawn uniformly
     target_rate: eqx.AbstractVar[Scalar]  # how fast the target follows; 1: at once
 
     @abc.abstractmethod
-    def parameters(self, key: Key, inputs: Inputs, actions: int, demonstrators: int) -> Any:
-        """Where training starts."""
-
-    @abc.abstractmethod
-    def rates(self) -> dict[str, Scalar]:
-        """The learning rate of each field of the parameters."""
-
-    @abc.abstractmethod
     def loss(self, parameters: Any, target: Any, played: Transition, shown: Any) -> Float[Array, ""]:
         """To be minimised, of a batch that was played and one that was demonstrated: a `Row`; None for experts."""
-
-    @abc.abstractmethod
-    def policy(self, parameters: Any) -> SoftmaxPolicy:
-        """What was learnt to do."""
-
-    @abc.abstractmethod
-    def log_precision(self, parameters: Any, data: Transitions) -> Float[Array, " D"]:
-        """How consistently each demonstrator chooses, as far as the algorithm can tell; in the gauge."""
-
-    @abc.abstractmethod
-    def view(self, parameters: Any, observation: Shaped[Array, "..."], demonstrator: Int[Array, ""]) -> View:
-        """How one demonstrator acts in one situation, and why."""
 
 
 def init(

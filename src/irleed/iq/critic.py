@@ -24,7 +24,31 @@ class Parameters(eqx.Module):
     demonstrators: Float[Array, " D"]
 
 
-class SoftCritic(AbstractAgent):
+class AbstractSoftQ(AbstractAgent):
+    """An agent that learns one Q by soft Bellman errors, and knows no demonstrators apart."""
+
+    rate: eqx.AbstractVar[Scalar]
+    temperature: eqx.AbstractVar[Scalar]
+
+    def rates(self) -> dict[str, Scalar]:
+        """See `AbstractAlgorithm.rates`."""
+        return {"q": self.rate, "demonstrators": 0.0}
+
+    def policy(self, parameters: Parameters) -> SoftmaxPolicy:
+        """See `AbstractAlgorithm.policy`."""
+        return SoftmaxPolicy(parameters.q, jnp.asarray(1 / self.temperature, jnp.float32))
+
+    def log_precision(self, parameters: Parameters, data: Transitions) -> Float[Array, " D"]:
+        """All alike."""
+        return parameters.demonstrators
+
+    def view(self, parameters: Parameters, observation: Shaped[Array, "..."], demonstrator: Int[Array, ""]) -> View:
+        """See `AbstractAlgorithm.view`: all alike."""
+        values = parameters.q(observation)
+        return View.of(values / self.temperature, values)
+
+
+class SoftCritic(AbstractSoftQ):
     """A soft-Q agent on the true reward.
 
     - `temperature`: of policy and values; `random`: share of random actions on top.
@@ -47,13 +71,9 @@ class SoftCritic(AbstractAgent):
     start: Mlp | None = None
 
     def parameters(self, key: Key, inputs: Inputs, actions: int, demonstrators: int) -> Parameters:
-        """See `AbstractAgent.parameters`."""
+        """See `AbstractAlgorithm.parameters`."""
         q = Mlp.init(key, inputs, (*self.hidden, actions)) if self.start is None else self.start
         return Parameters(q, jnp.zeros(demonstrators, jnp.float32))
-
-    def rates(self) -> dict[str, Scalar]:
-        """See `AbstractAgent.rates`."""
-        return {"q": self.rate, "demonstrators": 0.0}
 
     def loss(self, parameters: Parameters, target: Parameters, played: Transition, shown: None) -> Float[Array, ""]:
         """See `AbstractAgent.loss`."""
@@ -63,19 +83,6 @@ class SoftCritic(AbstractAgent):
             return optax.huber_loss(parameters.q(seen.obs)[seen.action], goal, delta=10.0)
 
         return jnp.mean(jax.vmap(one)(played))
-
-    def policy(self, parameters: Parameters) -> SoftmaxPolicy:
-        """See `AbstractAgent.policy`."""
-        return SoftmaxPolicy(parameters.q, jnp.asarray(1 / self.temperature, jnp.float32))
-
-    def log_precision(self, parameters: Parameters, data: Transitions) -> Float[Array, " D"]:
-        """All alike."""
-        return parameters.demonstrators
-
-    def view(self, parameters: Parameters, observation: Shaped[Array, "..."], demonstrator: Int[Array, ""]) -> View:
-        """See `AbstractAgent.view`: all alike."""
-        values = parameters.q(observation)
-        return View.of(values / self.temperature, values)
 
 
 def soft_target(q: Mlp, reward, next_obs, terminated, discount: Scalar, temperature: Scalar) -> Float[Array, ""]:

@@ -1,6 +1,7 @@
 """The policy that a fit of networks hands out: an ensemble, and its file."""
 
 from pathlib import Path
+from typing import cast
 
 import equinox as eqx
 import jax
@@ -11,7 +12,7 @@ from numpy.typing import ArrayLike
 from irleed._typing import Array, Float, Shaped
 from irleed.data.transitions import Inputs
 from irleed.errors import DataError, SpaceError, problem
-from irleed.iq.networks import ACTIVATIONS, Mlp
+from irleed.iq.networks import ACTIVATIONS, Activation, Mlp
 from irleed.policy import SoftmaxPolicy, read_tensors, write_tensors
 
 FORMAT = "irleed-network-policy"
@@ -68,7 +69,7 @@ class NetworkPolicy(eqx.Module):
             inputs=Inputs(arrays["centre"], arrays["spread"]),
             weights=tuple(arrays[f"weights.{layer}"] for layer in layers),
             offsets=tuple(arrays[f"offsets.{layer}"] for layer in layers),
-            activation=header["activation"],
+            activation=cast(Activation, header["activation"]),
         )
         return cls(SoftmaxPolicy(network, arrays["sharpness"]))
 

@@ -1,7 +1,8 @@
 """Networks as trees of arrays alone: stacking runs, demonstrators or ensembles is a leading axis, nothing more."""
 
 import abc
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Literal
 
 import equinox as eqx
 import jax
@@ -10,7 +11,27 @@ import jax.numpy as jnp
 from irleed._typing import Array, Float, Int, Key
 from irleed.data.transitions import Inputs
 
-ACTIVATIONS = {"elu": jax.nn.elu, "relu": jax.nn.relu}
+
+@jax.custom_jvp
+def elu(x: Float[Array, "..."]) -> Float[Array, "..."]:
+    """x, and exp(x) - 1 below zero; its slope comes from its value, so that nothing else is kept for the gradient."""
+    return jnp.where(x > 0, x, jnp.exp(jnp.minimum(x, 0)) - 1)
+
+
+@elu.defjvp
+def _elu_jvp(primals, tangents):
+    value = elu(*primals)
+    return value, tangents[0] * (jnp.minimum(value, 0) + 1)
+
+
+def norm_relu(x: Float[Array, "... n"]) -> Float[Array, "... n"]:
+    """Rectified after layer normalisation: sharp where there are data, and bounded however far from them."""
+    centred = x - jnp.mean(x, -1, keepdims=True)
+    return jax.nn.relu(centred * jax.lax.rsqrt(jnp.mean(centred**2, -1, keepdims=True) + 1e-5))
+
+
+Activation = Literal["elu", "relu", "norm_relu"]
+ACTIVATIONS: dict[Activation, Callable[[Array], Array]] = {"elu": elu, "relu": jax.nn.relu, "norm_relu": norm_relu}
 
 
 class Mlp(eqx.Module):
@@ -19,10 +40,10 @@ class Mlp(eqx.Module):
     inputs: Inputs  # held fixed
     weights: tuple[Float[Array, "..."], ...]
     offsets: tuple[Float[Array, "..."], ...]
-    activation: str = eqx.field(static=True, default="elu")
+    activation: Activation = eqx.field(static=True, default="elu")
 
     @classmethod
-    def init(cls, key: Key, inputs: Inputs, sizes: Sequence[int], activation: str = "elu") -> "Mlp":
+    def init(cls, key: Key, inputs: Inputs, sizes: Sequence[int], activation: Activation = "elu") -> "Mlp":
         """Layers of these sizes, the last one being the output's."""
         weights, offsets = [], []
         for layer, (before, after) in enumerate(zip((inputs.centre.size, *sizes), sizes, strict=False)):
@@ -45,8 +66,8 @@ class AbstractBias(eqx.Module):
     r"""Every demonstrator's bias $\epsilon_i(s, \cdot)$, in units of Q."""
 
     @abc.abstractmethod
-    def __call__(self, observation: Float[Array, "..."], demonstrator: Int[Array, ""]) -> Float[Array, " A"]:
-        """The bias of one demonstrator in one situation."""
+    def __call__(self, observation: Float[Array, "B ..."], demonstrator: Int[Array, " B"]) -> Float[Array, "B A"]:
+        """The bias of one demonstrator in each situation of a batch."""
 
 
 class Independent(AbstractBias):
@@ -55,13 +76,18 @@ class Independent(AbstractBias):
     network: Mlp  # leading axis D
 
     @classmethod
-    def init(cls, key: Key, demonstrators: int, inputs: Inputs, sizes: Sequence[int]) -> "Independent":
+    def init(
+        cls, key: Key, demonstrators: int, inputs: Inputs, sizes: Sequence[int], activation: Activation = "elu"
+    ) -> "Independent":
         """Networks of these sizes, each started on its own."""
-        return cls(jax.vmap(lambda each: Mlp.init(each, inputs, sizes))(jax.random.split(key, demonstrators)))
+        keys = jax.random.split(key, demonstrators)
+        return cls(jax.vmap(lambda each: Mlp.init(each, inputs, sizes, activation))(keys))
 
-    def __call__(self, observation: Float[Array, "..."], demonstrator: Int[Array, ""]) -> Float[Array, " A"]:
+    def __call__(self, observation: Float[Array, "B ..."], demonstrator: Int[Array, " B"]) -> Float[Array, "B A"]:
         """See `AbstractBias`."""
-        return jax.vmap(lambda network: network(observation))(self.network)[demonstrator]
+        every = jax.vmap(lambda network: jax.vmap(network)(observation))(self.network)
+        # A sum rather than an index, whose gradient is a scatter: that would be slow.
+        return jnp.sum(jax.nn.one_hot(demonstrator, len(every), axis=0)[:, :, None] * every, 0)
 
 
 class LowRank(AbstractBias):
@@ -71,10 +97,19 @@ class LowRank(AbstractBias):
     heads: Float[Array, "D K A"]
 
     @classmethod
-    def init(cls, key: Key, demonstrators: int, inputs: Inputs, sizes: Sequence[int], rank: int = 8) -> "LowRank":
+    def init(
+        cls,
+        key: Key,
+        demonstrators: int,
+        inputs: Inputs,
+        sizes: Sequence[int],
+        activation: Activation = "elu",
+        rank: int = 8,
+    ) -> "LowRank":
         """A trunk of these sizes with `rank` outputs; heads start at zero, so that nobody is biased."""
-        return cls(Mlp.init(key, inputs, (*sizes[:-1], rank)), jnp.zeros((demonstrators, rank, sizes[-1]), jnp.float32))
+        trunk = Mlp.init(key, inputs, (*sizes[:-1], rank), activation)
+        return cls(trunk, jnp.zeros((demonstrators, rank, sizes[-1]), jnp.float32))
 
-    def __call__(self, observation: Float[Array, "..."], demonstrator: Int[Array, ""]) -> Float[Array, " A"]:
+    def __call__(self, observation: Float[Array, "B ..."], demonstrator: Int[Array, " B"]) -> Float[Array, "B A"]:
         """See `AbstractBias`."""
-        return self.trunk(observation) @ self.heads[demonstrator]
+        return jax.vmap(lambda own, head: self.trunk(own) @ head)(observation, self.heads[demonstrator])

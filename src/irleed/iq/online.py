@@ -1,5 +1,7 @@
 """IRLEED on inverse soft Q-learning that plays as well: the value term over a mixture of what is shown and played."""
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -13,6 +15,9 @@ from irleed.iq.agent import AbstractAgent
 from irleed.iq.soft_q import Parameters, SoftQ
 from irleed.policy import SoftmaxPolicy
 
+# Slower than offline: what was played keeps changing.
+SLOWER: dict[str, Any] = {"rate": 1e-3, "precision_rate": 3e-4, "bias_rate": 3e-5}
+
 
 class OnlineSoftQ(AbstractAgent):
     r"""`learner` says what is learnt, as offline; a demonstrated and a played transition are drawn for each other.
@@ -25,7 +30,7 @@ class OnlineSoftQ(AbstractAgent):
       at `target_rate`.
     """
 
-    learner: SoftQ = SoftQ(rate=1e-3, precision_rate=3e-4, bias_rate=3e-5, penalty=50.0)
+    learner: SoftQ = SoftQ(penalty=0.05, **SLOWER)
     batch: int = eqx.field(static=True, default=32)
     decay: bool = eqx.field(static=True, default=True)
     steps: int = eqx.field(static=True, default=50_000)
@@ -35,12 +40,17 @@ class OnlineSoftQ(AbstractAgent):
     residual: bool = eqx.field(static=True, default=True)
     target_rate: Scalar = 0.005
 
+    @classmethod
+    def survival(cls, **settings) -> "OnlineSoftQ":
+        """Where an early end is a failure, see `SoftQ.survival`; settings are those of the learner."""
+        return cls(learner=SoftQ.survival(**{"penalty": 50.0, **SLOWER, **settings}))
+
     def parameters(self, key: Key, inputs: Inputs, actions: int, demonstrators: int) -> Parameters:
-        """See `AbstractAgent.parameters`."""
+        """See `AbstractAlgorithm.parameters`."""
         return self.learner.parameters(key, inputs, actions, demonstrators)
 
     def rates(self) -> dict[str, Scalar]:
-        """See `AbstractAgent.rates`."""
+        """See `AbstractAlgorithm.rates`."""
         return self.learner.rates()
 
     def loss(self, parameters: Parameters, target: Parameters, played: Transition, shown: Row) -> Float[Array, ""]:
@@ -48,23 +58,24 @@ class OnlineSoftQ(AbstractAgent):
         own, ahead = self.learner, parameters if self.residual else target
         penalty = own.penalty * own.temperature
 
-        def one(seen: Transition, row: Row) -> Float[Array, ""]:
-            demonstrated, bias = own.terms(parameters, ahead, row)
-            proceeds = jnp.where(seen.terminated, 0.0, 1.0)
-            looked_at = Row(seen.obs, seen.next_obs, seen.action, proceeds, row.demonstrator, row.initial)
-            mixed = objective.mixed_loss(demonstrated, own.terms(parameters, ahead, looked_at)[0], penalty)
-            return own.temperature * mixed + own.bias_penalty * objective.bias_penalty(bias)
-
-        return jnp.mean(jax.vmap(one)(played, shown))
+        proceeds = jnp.where(played.terminated, 0.0, 1.0)
+        looked_at = Row(played.obs, played.next_obs, played.action, proceeds, shown.demonstrator, shown.initial)
+        rows = jax.tree.map(lambda *leaves: jnp.concatenate(leaves), shown, looked_at)
+        terms, bias = own.terms(parameters, ahead, rows)
+        count = len(shown.action)
+        demonstrated = jax.tree.map(lambda leaf: leaf[:count], terms)
+        seen = jax.tree.map(lambda leaf: leaf[count:], terms)
+        mixed = jax.vmap(objective.mixed_loss, (0, 0, None))(demonstrated, seen, penalty)
+        return jnp.mean(own.temperature * mixed + own.bias_penalty * jax.vmap(objective.bias_penalty)(bias[:count]))
 
     def policy(self, parameters: Parameters) -> SoftmaxPolicy:
-        """See `AbstractAgent.policy`."""
+        """See `AbstractAlgorithm.policy`."""
         return self.learner.policy(parameters)
 
     def log_precision(self, parameters: Parameters, data: Transitions) -> Float[Array, " D"]:
-        """See `AbstractAgent.log_precision`."""
+        """See `AbstractAlgorithm.log_precision`."""
         return self.learner.log_precision(parameters, data)
 
     def view(self, parameters: Parameters, observation: Shaped[Array, "..."], demonstrator: Int[Array, ""]) -> View:
-        """See `AbstractAgent.view`."""
+        """See `AbstractAlgorithm.view`."""
         return self.learner.view(parameters, observation, demonstrator)

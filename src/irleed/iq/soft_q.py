@@ -11,7 +11,7 @@ from irleed.algorithm import AbstractOffline, View
 from irleed.data.transitions import Inputs, Row, Transitions
 from irleed.demonstrator import gauge
 from irleed.iq import objective
-from irleed.iq.networks import AbstractBias, Independent, LowRank, Mlp
+from irleed.iq.networks import AbstractBias, Activation, Independent, LowRank, Mlp
 from irleed.policy import SoftmaxPolicy
 
 
@@ -28,7 +28,7 @@ class SoftQ(AbstractOffline):
 
     **Fields:**
 
-    - `hidden`: sizes of the hidden layers, of Q and of the biases.
+    - `hidden`, `activation`: sizes of the hidden layers of Q and of the biases, and what is between them.
     - `steps`, `batch`, `rate`: of Adam; `precision_rate` and `bias_rate` for their parameters.
     - `discount`: $\gamma$.
     - `temperature`: $T$; 1 is natural scale, in which the network's outputs are logits.
@@ -39,15 +39,16 @@ class SoftQ(AbstractOffline):
     """
 
     hidden: tuple[int, ...] = eqx.field(static=True, default=(64, 64))
+    activation: Activation = eqx.field(static=True, default="norm_relu")
     steps: int = eqx.field(static=True, default=20_000)
     batch: int = eqx.field(static=True, default=32)
     decay: bool = eqx.field(static=True, default=True)
-    rate: Scalar = 4e-3
+    rate: Scalar = 1e-3
     precision_rate: Scalar = 1e-3
     bias_rate: Scalar = 1e-4
     discount: Scalar = 0.99
     temperature: Scalar = 1.0
-    penalty: Scalar = 200.0
+    penalty: Scalar = 0.5
     bias_scale: Scalar = 1.0
     bias_penalty: Scalar = 10.0
     rank: int | None = eqx.field(static=True, default=None)
@@ -61,29 +62,38 @@ class SoftQ(AbstractOffline):
         return cls(learn_precision=False, learn_bias=False, **settings)
 
     @classmethod
+    def survival(cls, **settings) -> "SoftQ":
+        """For tasks in which an early end is a failure, as when a pole falls: where so, far better, and not elsewhere.
+
+        A large penalty draws all rewards to nought. What is left of the values is the entropy still to come, which an
+        end cuts off, so that they say how long a smooth network expects to go on.
+        """
+        return cls(**{"activation": "elu", "rate": 4e-3, "penalty": 200.0, **settings})
+
+    @classmethod
     def paper(cls, **settings) -> "SoftQ":
         """The published hyperparameters; with ``learn_precision=False, learn_bias=False``, those of IQ-Learn.
 
         The paper learns the precision itself at a rate of 5e-4, from 1 / T on: a rate of 5e-4 T for its logarithm.
         """
-        published = {"rate": 1e-4, "precision_rate": 5e-7, "bias_rate": 1e-5, "temperature": 1e-3, "penalty": 0.5}
-        return cls(
-            **{**published, "steps": 50_000, "decay": False, "bias_scale": 0.01, "bias_penalty": 0.01, **settings}
-        )
+        rates = {"rate": 1e-4, "precision_rate": 5e-7, "bias_rate": 1e-5, "steps": 50_000, "decay": False}
+        bias = {"bias_scale": 0.01, "bias_penalty": 0.01}
+        return cls(**{"activation": "elu", "temperature": 1e-3, "penalty": 0.5, **rates, **bias, **settings})
 
     def parameters(self, key: Key, inputs: Inputs, actions: int, demonstrators: int) -> Parameters:
-        """See `AbstractOffline.parameters`."""
+        """See `AbstractAlgorithm.parameters`."""
         q_key, bias_key = jax.random.split(key)
         sizes = (*self.hidden, actions)
         bias: AbstractBias
         if self.rank is None:
-            bias = Independent.init(bias_key, demonstrators, inputs, sizes)
+            bias = Independent.init(bias_key, demonstrators, inputs, sizes, self.activation)
         else:
-            bias = LowRank.init(bias_key, demonstrators, inputs, sizes, self.rank)
-        return Parameters(Mlp.init(q_key, inputs, sizes), jnp.zeros(demonstrators, jnp.float32), bias)
+            bias = LowRank.init(bias_key, demonstrators, inputs, sizes, self.activation, self.rank)
+        q = Mlp.init(q_key, inputs, sizes, self.activation)
+        return Parameters(q, jnp.zeros(demonstrators, jnp.float32), bias)
 
     def rates(self) -> dict[str, Scalar]:
-        """See `AbstractOffline.rates`."""
+        """See `AbstractAlgorithm.rates`."""
         return {
             "q": self.rate,
             "log_precision": self.precision_rate if self.learn_precision else 0.0,
@@ -91,44 +101,54 @@ class SoftQ(AbstractOffline):
         }
 
     def logits(
-        self, parameters: Parameters, observation: Float[Array, "..."], demonstrator: Int[Array, ""]
-    ) -> tuple[Float[Array, " A"], Float[Array, " A"]]:
-        r"""$\beta_i(Q + \alpha\epsilon_i)/T$ in one situation, and $\epsilon_i$ itself."""
-        q = parameters.q(observation)
+        self, parameters: Parameters, observation: Float[Array, "B ..."], demonstrator: Int[Array, " B"]
+    ) -> tuple[Float[Array, "B A"], Float[Array, "B A"]]:
+        r"""$\beta_i(Q + \alpha\epsilon_i)/T$ in each situation of a batch, and $\epsilon_i$ itself.
+
+        Networks take the batch as a whole: products of matrices are then as large as they can be, with no copies.
+        """
+        q = jax.vmap(parameters.q)(observation)
         if not self.learn_bias and not self.learn_precision:
             return q / self.temperature, jnp.zeros_like(q)
-        precision = jnp.exp(gauge(parameters.log_precision))[demonstrator] if self.learn_precision else 1.0
+        own = jax.nn.one_hot(demonstrator, len(parameters.log_precision))
+        precision = jnp.exp(own @ gauge(parameters.log_precision))[:, None] if self.learn_precision else 1.0
         bias = parameters.bias(observation, demonstrator) if self.learn_bias else jnp.zeros_like(q)
         return precision * (q + self.bias_scale * bias) / self.temperature, bias
 
     def loss(self, parameters: Parameters, batch: Row) -> Float[Array, ""]:
         """See `AbstractOffline.loss`: the mean over transitions, in units of T, as the published one."""
-        return jnp.mean(jax.vmap(lambda row: self._one(parameters, row))(batch))
-
-    def _one(self, parameters: Parameters, row: Row) -> Float[Array, ""]:
-        term, bias = self.terms(parameters, parameters, row)
+        term, bias = self.terms(parameters, parameters, batch)
         penalty = self.penalty * self.temperature
-        loss = objective.demonstration_loss(term, penalty)
+        loss = jax.vmap(objective.demonstration_loss, (0, None))(term, penalty)
         if self.value == "initial":
-            q_0, _ = self.logits(parameters, row.initial, row.demonstrator)
-            loss = objective.initial_value(q_0, self.discount) - term.reward + penalty * term.reward**2
-        return self.temperature * loss + self.bias_penalty * objective.bias_penalty(bias)
+            q_0, _ = self.logits(parameters, batch.initial, batch.demonstrator)
+            value = jax.vmap(objective.initial_value, (0, None))(q_0, self.discount)
+            loss = value - term.reward + penalty * term.reward**2
+        return jnp.mean(self.temperature * loss + self.bias_penalty * jax.vmap(objective.bias_penalty)(bias))
 
-    def terms(self, parameters: Parameters, ahead: Parameters, row: Row) -> tuple[objective.Terms, Float[Array, " A"]]:
-        r"""The terms of a demonstrated transition, with $V(s')$ by `ahead`; and $\epsilon_i(s, \cdot)$."""
-        q_tm1, bias = self.logits(parameters, row.obs, row.demonstrator)
-        q_t, _ = self.logits(ahead, row.next_obs, row.demonstrator)
-        return objective.terms(q_tm1, row.action, q_t, self.discount * row.proceeds), bias
+    def terms(
+        self, parameters: Parameters, ahead: Parameters, rows: Row
+    ) -> tuple[objective.Terms, Float[Array, "B A"]]:
+        r"""The terms of a batch of transitions, with $V(s')$ by `ahead`; and $\epsilon_i(s, \cdot)$."""
+        count, who = len(rows.action), rows.demonstrator
+        if ahead is parameters:  # once through the networks with all: fewer and larger products
+            obs = jnp.concatenate([rows.obs, rows.next_obs])
+            logits, bias = self.logits(parameters, obs, jnp.concatenate([who, who]))
+            q_tm1, q_t, bias = logits[:count], logits[count:], bias[:count]
+        else:
+            q_tm1, bias = self.logits(parameters, rows.obs, who)
+            q_t, _ = self.logits(ahead, rows.next_obs, who)
+        return jax.vmap(objective.terms)(q_tm1, rows.action, q_t, self.discount * rows.proceeds), bias
 
     def policy(self, parameters: Parameters) -> SoftmaxPolicy:
         """The shared policy: precision 1 in the gauge, no bias."""
         return SoftmaxPolicy(parameters.q, jnp.asarray(1 / self.temperature, jnp.float32))
 
     def log_precision(self, parameters: Parameters, data: Transitions) -> Float[Array, " D"]:
-        """See `AbstractOffline.log_precision`."""
+        """See `AbstractAlgorithm.log_precision`."""
         return gauge(parameters.log_precision)
 
     def view(self, parameters: Parameters, observation: Shaped[Array, "..."], demonstrator: Int[Array, ""]) -> View:
-        """See `AbstractOffline.view`."""
-        logits, bias = self.logits(parameters, observation, demonstrator)
+        """See `AbstractAlgorithm.view`."""
+        (logits,), (bias,) = self.logits(parameters, observation[None], demonstrator[None])
         return View.of(logits, parameters.q(observation), self.bias_scale * bias if self.learn_bias else None)
