@@ -5,6 +5,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy.optimize import minimize
 
 from irleed.algorithm import cooling, init, train, update
 from irleed.baselines.bc import BehaviourCloning
@@ -17,6 +18,8 @@ pytestmark = [pytest.mark.optax, pytest.mark.usefixtures("compiled_quickly")]
 
 SMALL = {"hidden": (8,), "steps": 30, "batch": 8}
 SOFT_Q = {**SMALL, "rate": 1e-3, "precision_rate": 1e-3, "bias_rate": 1e-3, "penalty": 5.0}  # not as they are tuned
+EQUAL = {"learn_precision": False, "learn_bias": False}
+SHORT = {"hidden": (8,), "steps": 2000, "batch": 20}
 ALGORITHMS = {
     "irleed": SoftQ(**SOFT_Q),
     "irleed, low rank": SoftQ(rank=2, **SOFT_Q),
@@ -155,6 +158,27 @@ def test_iq_learn_without_a_penalty_is_behaviour_cloning(data):
     cloned = eqx.tree_at(lambda p: p.logits, cloned, parameters.q)
     batch = data.sample(jax.random.key(1), 100)
     np.testing.assert_allclose(iq.loss(parameters, batch), bc.loss(cloned, batch), rtol=1e-5)
+
+
+def test_survival_avoids_the_ends_that_half_of_the_demonstrations_choose():
+    """One place, two actions: stay, or end it. What is learnt is the minimum over the two values."""
+    choice = np.tile(np.array([0, 1], np.int32), 20)
+    place = np.ones((40, 1), np.float32)
+    first, size = place[:1], np.asarray(40, np.int32)
+    data = Transitions(place, place, choice, 1 - choice.astype(np.float32), 0 * choice, first, size)
+
+    def objective(q, penalty):
+        value = np.logaddexp(*q)
+        rewards = q - np.array([0.99 * value, 0.0])
+        return value - q.mean() + penalty * np.mean(rewards**2)
+
+    gained = {}
+    for algorithm in (SoftQ.iq(**SHORT), SoftQ.survival(**EQUAL, **SHORT)):
+        q = train(algorithm, jax.random.key(0), data, 2, 1)[0].parameters.q(place[0])
+        best = minimize(objective, np.zeros(2), algorithm.penalty, tol=1e-10).x
+        np.testing.assert_allclose(q, best, atol=0.1)
+        gained[algorithm.penalty] = float(q[0] - q[1])
+    assert gained[200.0] > 2.5 and abs(gained[0.5]) < 1.0
 
 
 def test_relabelled_demonstrators_permute_the_answer(data):

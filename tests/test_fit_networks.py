@@ -167,6 +167,8 @@ def test_a_thousand_demonstrators_share_a_trunk():
         learner=dataclasses.replace(OnlineSoftQ().learner, rank=8)
     )
     assert suitable(3, iq=True) == SoftQ.iq()
+    assert suitable(3, survival=True) == SoftQ.survival()
+    assert suitable(3, online=True, survival=True) == OnlineSoftQ.survival()
     small = dataclasses.replace(algorithm, **SMALL)
     parameters = small.parameters(jax.random.key(0), Transitions.from_demonstrations(data).inputs, 2, 1000)
     assert isinstance(parameters.bias, LowRank)

@@ -12,14 +12,25 @@ OBS = np.array([0.5, -1.0, 2.0], np.float32)
 PLAIN = Inputs.plain(OBS)
 
 
-@pytest.mark.parametrize("activation", ["elu", "relu"])
+@pytest.mark.parametrize("activation", ["elu", "relu", "norm_relu"])
 def test_a_perceptron_by_hand(activation):
     network = Mlp.init(jax.random.key(0), PLAIN, (5, 4, 2), activation)
     x = OBS.astype(float)
     for weight, offset in zip(network.weights[:-1], network.offsets[:-1], strict=True):
         x = x @ np.asarray(weight, float) + np.asarray(offset)
+        if activation == "norm_relu":
+            x = (x - x.mean()) / np.sqrt(x.var() + 1e-5)
         x = np.where(x > 0, x, np.expm1(x) if activation == "elu" else 0.0)
     np.testing.assert_allclose(network(OBS), x @ network.weights[-1] + network.offsets[-1], rtol=1e-4, atol=1e-6)
+
+
+def test_layer_norm_bounds_what_a_network_says_however_far_from_the_data():
+    far = OBS * 10.0 ** np.arange(3, 8, dtype=np.float32)[:, None]
+    plain, normed = (Mlp.init(jax.random.key(0), PLAIN, (16, 16, 2), kind) for kind in ("elu", "norm_relu"))
+    assert np.abs(jax.vmap(plain)(far)).max() > 1e4
+    # Each of the last hidden units is at most sqrt(16), as their mean square is 1 before they are rectified.
+    bound = 4 * np.abs(normed.weights[-1]).sum(0) + np.abs(normed.offsets[-1])
+    assert (np.abs(jax.vmap(normed)(far)) <= bound).all()
 
 
 def test_weights_start_within_their_bound_and_fill_it():
