@@ -1,0 +1,81 @@
+"""What the readers of other programs' files have in common: how a file is to be read, and what cannot be read."""
+
+import dataclasses
+import importlib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+
+from irleed._npz import printable
+from irleed._typing import Shaped
+from irleed.data.checks import listed
+from irleed.data.demonstrations import Demonstrations
+from irleed.errors import ConfigError, DataError, problem
+
+
+@dataclasses.dataclass(frozen=True)
+class Reading:
+    """How to read a file where its content leaves that open.
+
+    - `demonstrator`: who acted. ``data``: what the file says, or one demonstrator if it says nothing; ``episode``: every
+      episode its own; anything else is the name of a column, an attribute or a piece of metadata that says it.
+    - `obs`: names of the observations to take, one after the other; none: all that are vectors or numbers.
+    - `action`: name of the actions, where there are several.
+    """
+
+    demonstrator: str = "data"
+    obs: tuple[str, ...] = ()
+    action: str | None = None
+
+    @property
+    def named(self) -> str | None:
+        """The column, attribute or metadata to look demonstrators up in, if one was named."""
+        return None if self.demonstrator in ("data", "episode") else self.demonstrator
+
+
+@dataclasses.dataclass(frozen=True)
+class Format:
+    """A kind of file or folder."""
+
+    name: str  # in words
+    recognises: Callable[[Path], bool]  # by its content, in no time, and without raising
+    read: Callable[[Path, Reading], Demonstrations]  # with every episode's demonstrator as `Reading` says, or ``data``
+
+
+def refuse(where: str | Path, got: object, expected: object, remedy: str) -> NoReturn:
+    """Raise the one line that says what is wrong with a file."""
+    raise DataError(problem(printable(where), got=got, expected=expected, remedy=remedy))
+
+
+def library(name: str, extra: str) -> Any:
+    """A library that reads a format, or one line on how to get it."""
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        remedy = f"pip install 'irleed[{extra}]'"
+        raise ConfigError(problem(name, got="not installed", expected="the library", remedy=remedy)) from None
+
+
+def joined(
+    parts: Mapping[str, Shaped[np.ndarray, "R ..."]], wanted: tuple[str, ...], where: str | Path
+) -> Shaped[np.ndarray, "R *obs"]:
+    """Observations by name as one array: one alone as it is, several as vectors side by side.
+
+    Without `wanted`, those of at most one axis besides the first, in the order of their names.
+    """
+    missing = [name for name in wanted if name not in parts]
+    if missing or not parts:
+        got = f"no {', '.join(missing)}" if missing else "none"
+        refuse(f"{printable(where)}, observations", got, f"some of {listed(sorted(parts))}", "choose from these")
+    chosen = wanted or tuple(sorted(name for name, values in parts.items() if values.ndim <= 2))
+    if not chosen:
+        refuse(f"{printable(where)}, observations", "images only", "a choice", f"choose of {listed(sorted(parts))}")
+    if len(chosen) == 1:
+        return parts[chosen[0]]
+    columns = [np.asarray(parts[name]).reshape(len(parts[name]), -1) for name in chosen]
+    if len({len(column) for column in columns}) > 1:
+        lengths = ", ".join(f"{name} {len(parts[name])}" for name in chosen)
+        refuse(f"{printable(where)}, observations", lengths, "as many rows of each", "check the file")
+    return np.concatenate(columns, 1)
