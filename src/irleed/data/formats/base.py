@@ -19,8 +19,8 @@ from irleed.errors import ConfigError, DataError, problem
 class Reading:
     """How to read a file where its content leaves that open.
 
-    - `demonstrator`: who acted. ``data``: what the file says, or one demonstrator if it says nothing; ``episode``: every
-      episode its own; anything else is the name of a column, an attribute or a piece of metadata that says it.
+    - `demonstrator`: who acted. ``data``: what the file says, or one demonstrator if it says nothing; ``episode``:
+      every episode its own; anything else is the name of a column, an attribute or a piece of metadata that says it.
     - `obs`: names of the observations to take, one after the other; none: all that are vectors or numbers.
     - `action`: name of the actions, where there are several.
     """
