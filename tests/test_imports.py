@@ -15,10 +15,10 @@ LAYERS = (
     ("algorithm",),
     ("tabular", "iq", "baselines"),
     ("run", "simulate", "evaluate", "simulate_critic", "interact", "arena"),
-    ("fit", "fit_networks", "store", "report"),
+    ("fit", "fit_networks", "curate", "store", "report"),
     ("experiments", "demo", "expert"),
     ("",),  # irleed itself, which only gathers the public names
-    ("cli", "cli_fit", "cli_simulate", "__main__"),
+    ("cli", "cli_fit", "cli_curate", "cli_simulate", "__main__"),
 )
 LEVEL = {name: level for level, layer in enumerate(LAYERS) for name in layer}
 

@@ -11,9 +11,10 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from irleed.cli_curate import CurateCommand
 from irleed.cli_fit import FitCommand, say
 from irleed.cli_simulate import SimulateCommand
-from irleed.data import load, summarise
+from irleed.data import Reading, load, summarise
 from irleed.demo import Demo
 from irleed.errors import DivergedError, IrleedError
 from irleed.experiments import control, control_results, gridworld_results
@@ -28,13 +29,14 @@ class InspectCommand:
     """Say what is in a file of demonstrations, and what is odd about it."""
 
     data: tyro.conf.Positional[Path]
-    """A file of demonstrations (.npz)."""
+    """Demonstrations: a file or folder of any format that is known, see the documentation."""
+    reading: Annotated[Reading, tyro.conf.arg(name="")]
     json: bool = False
     """Print JSON instead of tables."""
 
     def run(self, console: Console) -> None:
         """Print the summary."""
-        summary = summarise(load(self.data))
+        summary = summarise(load(self.data, self.reading))
         if self.json:
             print(json.dumps(summary, indent=1))
             return
@@ -68,6 +70,7 @@ Command = (
     Annotated[Demo, tyro.conf.subcommand("demo")]
     | Annotated[InspectCommand, tyro.conf.subcommand("inspect")]
     | Annotated[FitCommand, tyro.conf.subcommand("fit")]
+    | Annotated[CurateCommand, tyro.conf.subcommand("curate")]
     | Annotated[SimulateCommand, tyro.conf.subcommand("simulate")]
     | Annotated[ExpertCommand, tyro.conf.subcommand("expert")]
     | Annotated[ExperimentCommand, tyro.conf.subcommand("experiment")]

@@ -17,7 +17,7 @@ from irleed.arena import HostArena
 from irleed.baselines.bc import BehaviourCloning
 from irleed.baselines.ileed import Ileed
 from irleed.baselines.sqil import Sqil
-from irleed.data import Demonstrations, load
+from irleed.data import Demonstrations, Reading, load
 from irleed.envs.mdp import FiniteMDP
 from irleed.envs.mdp_files import load_mdp
 from irleed.envs.toy_text import from_gymnasium
@@ -71,7 +71,8 @@ class FitCommand:
     """
 
     data: tyro.conf.Positional[Path]
-    """A file of demonstrations (.npz)."""
+    """Demonstrations: a file or folder of any format that is known, see the documentation."""
+    reading: Annotated[Reading, tyro.conf.arg(name="")]
     source: Annotated[Source, tyro.conf.arg(name="")]
     out: Path | None = None
     """Folder for fit.json, policy.safetensors and the figures; nothing is written without it."""
@@ -92,8 +93,6 @@ class FitCommand:
     ends: Literal["neutral", "failure"] = "neutral"
     """Networks, IRLEED and IQ-Learn: whether it is a failure that the task ended before its time, as when a pole falls.
     If so, say so: policies are far better for it."""
-    demonstrator: Literal["data", "episode"] = "data"
-    """Who demonstrated: what the data say, or every episode its own demonstrator when nobody knows."""
     seed: int = 0
     """Where the random numbers start."""
     json: bool = False
@@ -101,7 +100,7 @@ class FitCommand:
 
     def run(self, console: Console) -> None:
         """Fit, print, and write what was asked for."""
-        demonstrations = load(self.data)
+        demonstrations = load(self.data, self.reading)
         aside = Console(stderr=True)
         shape = None
         if self.source.mdp is not None or _of_states(demonstrations):
@@ -127,7 +126,6 @@ class FitCommand:
         self._refuse_others(TABULAR, FOR_NETWORKS, "in an MDP")
         tabulate(data, mdp)  # data that do not belong to the MDP are refused before anything is written
         folder = None if self.out is None else prepare(self.out)
-        data = self._named(data)
         algorithm = self._planned(mdp, int(data.length.max()))
         with progress.shown(Console(stderr=True), "fit") as callback:
             found = fit(data, mdp, algorithm=algorithm, endless=self.endless, seed=self.seed, progress=callback)
@@ -137,7 +135,6 @@ class FitCommand:
         online = self.source.env is not None
         way = "for networks that play (--env)" if online else "for networks that do not play (no --env)"
         self._refuse_others(ONLINE if online else OFFLINE, FOR_MDPS, way)
-        data = self._named(data)
         algorithm = self._learner(data.demonstrators, online)
         arena = HostArena(self.source.env) if self.source.env is not None else None
         try:
@@ -155,7 +152,7 @@ class FitCommand:
     def _planned(self, mdp: FiniteMDP, horizon: int) -> Irleed | Published:
         planner, maxent = PLANNERS[self.planner], self.algorithm == "maxent"
         if self.estimator == "map":
-            return suitable(mdp, planner, maxent=maxent, anonymous=self.demonstrator == "episode")
+            return suitable(mdp, planner, maxent=maxent, anonymous=self.reading.demonstrator == "episode")
         online = self.estimator == "online"
         inference = SoftQLearning() if online else Planned(planner, endless=self.endless)
         return Published(inference=inference, horizon=horizon, outer_rounds=1 if maxent else 2)
@@ -167,9 +164,6 @@ class FitCommand:
         shared = suitable_networks(demonstrators, online=online, iq=self.algorithm == "iq", survival=survival)
         found = {"ileed": Ileed(), "bc": BehaviourCloning(), "sqil": Sqil()}.get(self.algorithm, shared)
         return found if self.steps is None else dataclasses.replace(found, steps=self.steps)
-
-    def _named(self, data: Demonstrations) -> Demonstrations:
-        return data.by_episode() if self.demonstrator == "episode" else data
 
     def _refuse_others(self, algorithms: tuple[str, ...], others: tuple[str, ...], way: str) -> None:
         """Settings that would be ignored are a mistake."""
@@ -216,7 +210,9 @@ def _returns(rows: tuple[Earned, ...], limit: int = 30) -> Table:
 
 def _write(folder: Path, command: FitCommand, found: Fit | NetworkFit, shape: tuple[int, int] | None) -> None:
     """The answer as JSON, the policy, and the pictures: expertise, and reward and biases as maps of a grid."""
-    settings = {key: str(value) for key, value in dataclasses.asdict(command).items()}
+    own = dataclasses.asdict(command)
+    reading, source = own.pop("reading"), own.pop("source")
+    settings = {key: str(value) for key, value in {**own, **source}.items()} | {"reading": reading}
     bias = {"bias": np.asarray(found.bias).tolist()} if isinstance(found, Fit) else {}
     write_json(folder / "fit.json", {"config": settings, **found.summary(), **bias})
     found.policy.save(folder / "policy.safetensors")

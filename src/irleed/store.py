@@ -35,14 +35,14 @@ def prepare(folder: str | Path) -> Path:
 
 def write_json(path: Path, value: Mapping[str, object]) -> None:
     """Write a JSON file, whole or not at all."""
-    with _beside(path) as file:
+    with beside(path) as file:
         file.write(json.dumps(value, indent=1, allow_nan=False).encode())
 
 
 def keep(path: Path, fingerprint: Mapping[str, object], arrays: Mapping[str, np.ndarray]) -> None:
     """Write a part of a result beside what it depends on; see `kept`."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with _beside(path) as file:
+    with beside(path) as file:
         np.savez(file, **{**arrays, "fingerprint": np.asarray(json.dumps(fingerprint))})  # pyright: ignore[reportArgumentType]
 
 
@@ -72,7 +72,7 @@ def kept(path: Path, fingerprint: Mapping[str, object]) -> dict[str, np.ndarray]
 
 
 @contextlib.contextmanager
-def _beside(path: Path) -> Iterator[BinaryIO]:
+def beside(path: Path) -> Iterator[BinaryIO]:
     """Write beside, then rename: a reader sees the old file or the new one, never half of one."""
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:

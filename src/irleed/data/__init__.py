@@ -2,6 +2,7 @@
 
 from irleed.data.demonstrations import Demonstrations, Episode
 from irleed.data.files import load, save
+from irleed.data.formats.base import Reading
 from irleed.data.summary import summarise
 
-__all__ = ["Demonstrations", "Episode", "load", "save", "summarise"]
+__all__ = ["Demonstrations", "Episode", "Reading", "load", "save", "summarise"]

@@ -157,6 +157,17 @@ class Demonstrations(eqx.Module):
             raise ConfigError(problem("select", got=got, expected=expected, remedy="see `names` for who is there"))
         return self._gather(np.flatnonzero(np.isin(self.owner, chosen)), np.array(chosen))
 
+    def split(self) -> list[Episode]:
+        """The episodes one by one, arrays shared: what `from_episodes` puts together."""
+        parts = []
+        for first, length, row, who in zip(self.start, self.length, self.row[self.start], self.owner, strict=True):
+            steps = slice(first, first + length)
+            reward = None if self.reward is None else self.reward[steps]
+            ended = bool(self.terminated[first + length - 1])
+            obs = self.obs[row : row + length + 1]
+            parts.append(Episode(obs, self.action[steps], ended, self.names[who], reward))
+        return parts
+
     def by_episode(self) -> "Demonstrations":
         """The same data, arrays shared, with every episode its own demonstrator: for identities that are unknown."""
         names = tuple(f"episode {i}" for i in range(self.episodes))

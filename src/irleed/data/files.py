@@ -1,6 +1,6 @@
-"""Demonstrations on disk: one ``.npz`` file, which NumPy alone can read and write.
+"""Demonstrations on disk: one ``.npz`` file, which NumPy alone can read and write; and files of other programs.
 
-The file is a zip archive of ``.npy`` arrays, without pickled objects. N transitions in E episodes by D demonstrators:
+The former is a zip archive of ``.npy`` arrays, without pickled objects. N transitions in E episodes by D demonstrators:
 
 ================  =====================  ==========================================================================
 entry             dtype and shape        meaning
@@ -22,11 +22,14 @@ entry             dtype and shape        meaning
 """
 
 import os
+from pathlib import Path
 
 from irleed._npz import Layout, printable, read_npz, write_npz
 from irleed.data.demonstrations import Demonstrations
-from irleed.errors import DataError, problem
+from irleed.data.formats import Reading, minari, read_folder, recognise
+from irleed.errors import ConfigError, DataError, problem
 
+MINARI = "minari:"
 LAYOUT = Layout(
     format="irleed-demonstrations",
     version=1,
@@ -37,9 +40,39 @@ LAYOUT = Layout(
 )
 
 
-def load(path: str | os.PathLike[str]) -> Demonstrations:
-    """Read and check a file of demonstrations. Whatever is wrong with it is a one-line `DataError`."""
+def load(path: str | os.PathLike[str], reading: Reading | None = None) -> Demonstrations:
+    """Read and check demonstrations: a file of ours, or of one of `irleed.data.formats`, told apart by content.
+
+    ``minari:ID`` is a data set that Minari keeps. Whatever is wrong with it is a one-line `DataError`.
+    """
+    reading = Reading() if reading is None else reading
+    place = Path(path)
+    if os.fspath(path).startswith(MINARI):
+        data = minari.read_id(os.fspath(path).removeprefix(MINARI), reading)
+    elif _is_npz(place):
+        data = _load_npz(path, reading)
+    else:
+        kind = recognise(place)
+        data = read_folder(place, reading) if kind is None else kind.read(place, reading)
+    return data.by_episode() if reading.demonstrator == "episode" else data
+
+
+def _is_npz(path: Path) -> bool:
+    """Whether it is a zip archive, or nothing else that is known: then that reader says what is wrong."""
+    try:
+        if not path.is_file():  # a pipe would be waited for
+            return not path.is_dir()
+        with path.open("rb") as stream:
+            return stream.read(2) == b"PK" or recognise(path) is None
+    except (OSError, ValueError):
+        return True
+
+
+def _load_npz(path: str | os.PathLike[str], reading: Reading) -> Demonstrations:
     where = printable(path)
+    if reading.named or reading.obs or reading.action:
+        got, expected = reading.named or reading.action or reading.obs[0], "no choice: such files name one of each"
+        raise ConfigError(problem(where, got=got, expected=expected, remedy="leave the choice out"))
     columns = read_npz(path, LAYOUT)
     names = columns.pop("names")
     if names.dtype.kind != "U" or names.ndim != 1:

@@ -36,17 +36,21 @@ class NetworkPolicy(eqx.Module):
         self, observation: ArrayLike, deterministic: bool = False, seed: int | None = None
     ) -> tuple[Array | np.integer, None]:
         """Actions for one observation or a batch; the second value is there for callers of Stable-Baselines3."""
+        scores = self.scores(observation)
+        if not deterministic:  # by Gumbel's trick: the largest of log probability plus noise
+            scores = scores + np.random.default_rng(seed).gumbel(size=scores.shape)
+        return scores.argmax(-1), None
+
+    def scores(self, observation: ArrayLike) -> Float[np.ndarray, "*batch A"]:
+        """Log probabilities, but for a constant in each situation, for one observation or a batch."""
         obs = np.asarray(observation)
         shape = self.observation_shape
         if obs.shape[-len(shape) or obs.ndim :] != shape or obs.ndim > len(shape) + 1:
             self._refuse(f"shape {obs.shape}", f"{shape}, or a batch of it")
         if obs.dtype.kind not in "biuf" or not np.isfinite(obs).all():
             self._refuse("what is not a number" if obs.dtype.kind == "f" else f"type {obs.dtype}", "finite numbers")
-        scores = np.asarray(_scores(self, obs.reshape(-1, *shape).astype(np.float32)))
-        scores = scores.reshape(*obs.shape[: obs.ndim - len(shape)], -1)
-        if not deterministic:  # by Gumbel's trick: the largest of log probability plus noise
-            scores = scores + np.random.default_rng(seed).gumbel(size=scores.shape)
-        return scores.argmax(-1), None
+        found = np.asarray(_scores(self, obs.reshape(-1, *shape).astype(np.float32)))
+        return found.reshape(*obs.shape[: obs.ndim - len(shape)], -1)
 
     def save(self, path: str | Path) -> None:
         """Write a safetensors file: arrays and a line of JSON, no code."""

@@ -17,17 +17,15 @@ from irleed.errors import ConfigError, DataError, problem
 
 @dataclasses.dataclass(frozen=True)
 class Reading:
-    """How to read a file where its content leaves that open.
-
-    - `demonstrator`: who acted. ``data``: what the file says, or one demonstrator if it says nothing; ``episode``:
-      every episode its own; anything else is the name of a column, an attribute or a piece of metadata that says it.
-    - `obs`: names of the observations to take, one after the other; none: all that are vectors or numbers.
-    - `action`: name of the actions, where there are several.
-    """
+    """How to read demonstrations where their file leaves that open."""
 
     demonstrator: str = "data"
+    """Who acted: data, what the file says, or one if it says nothing; episode, every episode its own; anything else is
+    the name of a column, an attribute or a piece of metadata that says it."""
     obs: tuple[str, ...] = ()
+    """Names of the observations to take, one after the other; by default all that are vectors or numbers."""
     action: str | None = None
+    """Name of the actions, where there are several."""
 
     @property
     def named(self) -> str | None:

@@ -1,0 +1,85 @@
+"""Columns of Arrow tables as arrays, and what cannot be read as one line."""
+
+import contextlib
+import csv
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from irleed._npz import CORRUPT, printable
+from irleed._typing import Bool, Int, Shaped
+from irleed.data.formats.base import library, refuse
+
+
+def read_parquet(path: Path) -> Any:
+    """A Parquet file as an Arrow table, without the columns that are neither numbers, vectors nor text."""
+    arrow, parquet = library("pyarrow", "formats"), library("pyarrow.parquet", "formats")
+    with parquet.ParquetFile(path, page_checksum_verification=True) as file:
+        table = file.read(columns=[field.name for field in file.schema_arrow if _flat(arrow, field.type)])
+    table.validate(full=True)
+    return table.replace_schema_metadata(None)
+
+
+@contextlib.contextmanager
+def arrow_errors(path: Path) -> Iterator[None]:
+    """Turn what is raised on a file that cannot be read into one line."""
+    try:
+        yield
+    except (*CORRUPT, csv.Error, library("pyarrow", "formats").ArrowException) as error:
+        got = printable(" ".join(str(error).split())[:200])
+        refuse(path, f"an unreadable table ({got})", "a whole CSV or Parquet file", "copy or write it again")
+
+
+def labelled(table: Any, name: str, path: Path) -> tuple[Int[np.ndarray, " R"], list[str]]:
+    """A column of names as numbers, and the names as text."""
+    arrow, compute = library("pyarrow", "formats"), library("pyarrow.compute", "formats")
+    with arrow_errors(path):
+        text = compute.utf8_trim_whitespace(table.column(name).cast(arrow.string())).combine_chunks()
+        empty = text.is_null().to_numpy(zero_copy_only=False)
+        coded = text.dictionary_encode()
+    refuse_row(empty, path, f"no {name}", "one in every row", "fill it in")
+    return coded.indices.to_numpy(zero_copy_only=False), coded.dictionary.to_pylist()
+
+
+def numbers(table: Any, name: str, path: Path) -> tuple[Shaped[np.ndarray, "R *v"], Bool[np.ndarray, " R"]]:
+    """A column of numbers or of vectors, and which of its rows are empty; these are filled with zeros."""
+    arrow, place = library("pyarrow", "formats"), f"{printable(path)}, column {name!r}"
+    array = table.column(name).combine_chunks()
+    array = array.dictionary_decode() if arrow.types.is_dictionary(array.type) else array
+    inner, shape = array.drop_null(), ()
+    if _is_list(arrow, array.type):
+        width = np.unique(inner.value_lengths().to_numpy(zero_copy_only=False))
+        if len(width) != 1:
+            refuse(place, f"lists of {len(width)} lengths", "one length", "make all rows alike")
+        inner, shape = inner.flatten(), (int(width[0]),)
+    if inner.null_count or not _is_number(arrow, inner.type):
+        got = "empty entries in lists" if inner.null_count else f"values of type {inner.type}"
+        refuse(place, got, "numbers", "mend the column, or choose others")
+    flat, empty = inner.to_numpy(zero_copy_only=False), array.is_null().to_numpy(zero_copy_only=False)
+    values = np.zeros((len(array), *shape), flat.dtype)
+    values[~empty] = flat.reshape(-1, *shape)
+    return values, empty
+
+
+def refuse_row(bad: Bool[np.ndarray, " R"], path: Path, got: str, expected: str, remedy: str) -> None:
+    """Refuse the first row that is marked."""
+    if bad.any():
+        refuse(f"{printable(path)}, row {np.argmax(bad)}", got, expected, remedy)
+
+
+def _is_number(arrow: Any, kind: Any) -> bool:
+    return arrow.types.is_integer(kind) or arrow.types.is_floating(kind) or arrow.types.is_boolean(kind)
+
+
+def _is_list(arrow: Any, kind: Any) -> bool:
+    return arrow.types.is_list(kind) or arrow.types.is_large_list(kind) or arrow.types.is_fixed_size_list(kind)
+
+
+def _flat(arrow: Any, kind: Any) -> bool:
+    """Numbers, text, times, or lists of numbers; no images and no tensors."""
+    if _is_list(arrow, kind):
+        return _is_number(arrow, kind.value_type)
+    odd = arrow.types.is_nested(kind) or arrow.types.is_binary(kind) or isinstance(kind, arrow.BaseExtensionType)
+    return not odd

@@ -1,0 +1,85 @@
+"""HDF5 files as D4RL has them: columns of steps, episode after episode, with flags where episodes end."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from irleed._npz import printable
+from irleed._typing import Int
+from irleed.data.checks import listed
+from irleed.data.demonstrations import Demonstrations, Episode
+from irleed.data.formats import hdf5
+from irleed.data.formats.base import Format, Reading, refuse
+
+NEEDED = ("observations", "actions", "terminals")
+
+
+def _read(path: Path, reading: Reading) -> Demonstrations:
+    with hdf5.opened(path) as file:
+        action = reading.action or "actions"
+        _check_names(path, file, action)
+        columns = {action: hdf5.numbers(path, file, action), "terminals": hdf5.flags(path, file, "terminals")}
+        if "timeouts" in file:
+            columns["timeouts"] = hdf5.flags(path, file, "timeouts")
+        if "rewards" in file:
+            columns["rewards"] = hdf5.column(hdf5.numbers(path, file, "rewards"), hdf5.place(path, file, "rewards"))
+        chosen, rows = reading.obs or ("observations",), len(columns[action])
+        there = {name: e for name, e in hdf5.datasets(file) if name in chosen or (e.shape and e.shape[0] == rows)}
+        columns |= {"observations": hdf5.observations(path, file, chosen, there)}
+        hdf5.same_length(columns, printable(path))
+        ends = columns["terminals"] | columns.get("timeouts", False)
+        ends[-1] = True
+        last = np.flatnonzero(ends)
+        final = None
+        if "next_observations" in file and chosen == ("observations",):
+            final = hdf5.numbers(path, file, "next_observations")
+            hdf5.check_followed(columns["observations"], final, ends, hdf5.place(path, file, "next_observations"))
+        owner = _owners(path, file, reading.named, there, last)
+    episodes = _episodes(columns, columns[action], final, last, owner)
+    return Demonstrations.from_episodes(episodes, where=printable(path))
+
+
+def _check_names(path: Path, file: Any, action: str) -> None:
+    missing = [name for name in NEEDED if name not in file and (name != "actions" or action == name)]
+    if missing:
+        expected = "the datasets of D4RL, or the group 'data' of robomimic"
+        remedy = f"there is {listed(sorted(file), most=20) or 'nothing'}"
+        refuse(path, f"no {', '.join(missing)}", expected, remedy)
+
+
+def _owners(path: Path, file: Any, named: str | None, there: dict[str, Any], last: Int[np.ndarray, " E"]) -> list[str]:
+    """Who acted in each episode, from a dataset that does not change within one."""
+    if named is None:
+        return [path.stem] * len(last)
+    if named not in there:
+        expected = f"one of {listed(sorted(there), most=20)}"
+        refuse(path, f"no dataset {named!r} of one value a step", expected, "choose from these")
+    where = hdf5.place(path, file, named)
+    values = hdf5.column(hdf5.array(path, file, named), where)
+    changed = np.flatnonzero(values[1:] != values[:-1])
+    inside = changed[~np.isin(changed, last)]
+    if len(inside):
+        got = f"{values[inside[0] + 1]!r} after {values[inside[0]]!r}"
+        refuse(f"{where}, row {inside[0] + 1}", got, "one demonstrator an episode", "mark where episodes end")
+    return [hdf5.text(values[row], f"{where}, row {row}") for row in last]
+
+
+def _episodes(
+    columns: dict[str, np.ndarray], action: np.ndarray, final: np.ndarray | None, last: np.ndarray, owner: list[str]
+) -> list[Episode]:
+    """Cut the columns after the `last` steps; without `final` observations, episodes are short of their last action."""
+    episodes = []
+    for start, end, name in zip(np.append(0, last[:-1] + 1), last + 1, owner, strict=True):
+        obs = columns["observations"][start:end]
+        if final is not None:
+            obs = np.concatenate([obs, final[end - 1 : end]])
+        stop = start + len(obs) - 1
+        if stop == start:
+            continue
+        reward = columns["rewards"][start:stop] if "rewards" in columns else None
+        episodes.append(Episode(obs, action[start:stop], bool(columns["terminals"][stop - 1]), name, reward))
+    return episodes
+
+
+FORMAT = Format(name="D4RL HDF5", recognises=hdf5.is_hdf5, read=_read)

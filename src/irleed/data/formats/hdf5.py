@@ -1,0 +1,159 @@
+"""What the readers of HDF5 files have in common: opening one, and taking checked arrays out of it."""
+
+import contextlib
+import math
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from irleed._npz import CORRUPT, printable
+from irleed._typing import Bool, Shaped
+from irleed.data.checks import listed, native
+from irleed.data.formats.base import joined, library, refuse
+from irleed.errors import ConfigError
+
+MAGIC = b"\x89HDF\r\n\x1a\n"
+
+
+def is_hdf5(path: Path) -> bool:
+    """Does the file start as HDF5 files do?"""
+    try:
+        if not path.is_file():
+            return False
+        return bool(library("h5py", "formats").is_hdf5(path))
+    except ConfigError:
+        with path.open("rb") as stream:
+            return stream.read(len(MAGIC)) == MAGIC
+    except CORRUPT:
+        return False
+
+
+@contextlib.contextmanager
+def opened(path: Path) -> Iterator[Any]:
+    """The file, open for reading; whatever h5py raises until it is closed again is a `DataError`."""
+    h5py = library("h5py", "formats")
+    try:
+        with h5py.File(path, "r") as file:
+            yield file
+    except CORRUPT as error:
+        got = f"a cut or damaged file ({one_line(error)})"
+        refuse(path, got, "a whole HDF5 file", "copy or write it again")
+
+
+def one_line(error: BaseException) -> str:
+    """What an error says, short and printable."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    return "".join(c if c.isprintable() else "?" for c in text)[:200]
+
+
+def is_group(entry: object) -> bool:
+    """Is it a group, not a dataset and not None?"""
+    return isinstance(entry, library("h5py", "formats").Group)
+
+
+def is_dataset(entry: object) -> bool:
+    """Is it a dataset, not a group and not None?"""
+    return isinstance(entry, library("h5py", "formats").Dataset)
+
+
+def place(path: Path, entry: Any, name: str = "") -> str:
+    """The file and where in it, as messages show it."""
+    return f"{printable(path)}, {entry.name.rstrip('/')}/{name}".rstrip("/")
+
+
+def array(path: Path, group: Any, name: str) -> Shaped[np.ndarray, "R ..."]:
+    """The rows of a dataset, of any type; refused if it is missing, empty, or not all in this file."""
+    where, dataset = place(path, group, name), group.get(name)
+    if not is_dataset(dataset):
+        got = "no dataset" if dataset is None else "a group"
+        there = listed(sorted(group), most=20) or "nothing"
+        refuse(where, got, "a dataset", f"in {place(path, group)} there is {there}")
+    if not dataset.shape or dataset.shape[0] == 0:
+        refuse(where, f"shape {dataset.shape}", "at least one row", "leave empty episodes out")
+    if dataset.is_virtual or dataset.external:
+        refuse(where, "values in another file", "values in this file", "copy them into one file")
+    if not _written(dataset):
+        refuse(where, "values that were never written", "all of them", "write the file again")
+    return dataset[()]
+
+
+def numbers(path: Path, group: Any, name: str) -> Shaped[np.ndarray, "R ..."]:
+    """The rows of a dataset of numbers."""
+    return native(array(path, group, name), place(path, group, name))
+
+
+def column(values: Shaped[np.ndarray, "R ..."], where: str) -> Shaped[np.ndarray, " R"]:
+    """One value a row, which some programs write as a matrix of one column."""
+    if values.shape not in ((len(values),), (len(values), 1)):
+        refuse(where, f"shape {values.shape}", f"({len(values)},)", "store one value a step")
+    return values.reshape(-1)
+
+
+def flags(path: Path, group: Any, name: str) -> Bool[np.ndarray, " R"]:
+    """A dataset of one yes or no a row, whatever its type."""
+    where = place(path, group, name)
+    values = column(numbers(path, group, name), where)
+    odd = np.flatnonzero((values != 0) & (values != 1))
+    if len(odd):
+        refuse(f"{where}, row {odd[0]}", values[odd[0]], "0 or 1", "store one flag a step")
+    return values == 1
+
+
+def same_length(arrays: Mapping[str, np.ndarray], where: str) -> int:
+    """How many rows they all have."""
+    lengths = {name: len(values) for name, values in arrays.items()}
+    if len(set(lengths.values())) > 1:
+        got = ", ".join(f"{name} {length}" for name, length in lengths.items())
+        refuse(where, f"lengths {got}", "as many rows of each", "check the file")
+    return next(iter(lengths.values()))
+
+
+def datasets(group: Any, under: str = "") -> Iterator[tuple[str, Any]]:
+    """The datasets in a group and in the groups in it, with their paths."""
+    for name, entry in group.items():
+        if is_group(entry):
+            yield from datasets(entry, f"{under}{name}/")
+        elif is_dataset(entry):
+            yield under + name, entry
+
+
+def observations(
+    path: Path, group: Any, chosen: tuple[str, ...], there: Mapping[str, Any]
+) -> Shaped[np.ndarray, "R *obs"]:
+    """The chosen datasets of a group side by side; of the others that are there, not a value is read."""
+    parts = {name: numbers(path, group, name) for name in chosen if name in there}
+    stand_ins = {name: np.broadcast_to(False, entry.shape) for name, entry in there.items() if name not in parts}
+    return joined(parts | stand_ins, chosen, place(path, group))
+
+
+def check_followed(
+    obs: Shaped[np.ndarray, "R *obs"], later: np.ndarray, ends: Bool[np.ndarray, " R"], where: str
+) -> None:
+    """Refuse next observations that are not, but for the ends of episodes, the observations one row later."""
+    if later.shape != obs.shape:
+        refuse(where, f"shape {later.shape}", f"{obs.shape}, as the observations have", "check the file")
+    one, other = later[:-1], obs[1:]
+    differ = (one != other) & ~((one != one) & (other != other))  # no number in both: for others to find
+    odd = np.flatnonzero(differ.reshape(len(differ), math.prod(obs.shape[1:])).any(1) & ~ends[:-1])
+    if len(odd):
+        got, expected = "another observation", f"the observation of row {odd[0] + 1}"
+        refuse(f"{where}, row {odd[0]}", got, expected, "mark where episodes end, or leave next observations out")
+
+
+def text(value: object, where: str) -> str:
+    """A demonstrator's name, from text or a number."""
+    single = np.asarray(value)
+    item = single.item() if single.size == 1 else None
+    if not isinstance(item, str | bytes | bool | int | float):
+        refuse(where, f"{type(value).__name__} of shape {single.shape}", "a text or a number", "store who acted")
+    return item.decode("utf-8") if isinstance(item, bytes) else str(item)
+
+
+def _written(dataset: Any) -> bool:
+    """Has every value a place in the file? HDF5 makes up those that have none."""
+    if dataset.chunks is None:
+        return dataset.id.get_storage_size() == dataset.size * dataset.id.get_type().get_size()
+    chunks = (math.ceil(rows / chunk) for rows, chunk in zip(dataset.shape, dataset.chunks, strict=True))
+    return dataset.id.get_num_chunks() == math.prod(chunks)

@@ -1,0 +1,187 @@
+"""Demonstrations as the library `imitation` stores them: a folder of Hugging Face `datasets`, one row a trajectory."""
+
+import contextlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from irleed._npz import printable
+from irleed.data.checks import listed
+from irleed.data.demonstrations import Demonstrations, Episode
+from irleed.data.formats.base import Format, Reading, library, refuse
+from irleed.errors import DataError
+
+COLUMNS = ("obs", "acts", "terminal")  # these there must be; infos, rews and others may be
+OWNERS = ("demonstrator", "operator")  # columns that say who acted without being named
+
+
+def write(demonstrations: Demonstrations, out: Path) -> None:
+    """Write a folder that `imitation` and `datasets.load_from_disk` read; there must be none of this name yet."""
+    if out.exists():
+        refuse(out, "a folder or file that exists", "a new name", "choose another name, or remove it")
+    datasets = library("datasets", "formats")
+    partial = Path(tempfile.mkdtemp(prefix=f".{out.name}-", dir=out.parent))
+    try:
+        with _quiet(datasets):
+            datasets.Dataset.from_dict(_columns(demonstrations)).save_to_disk(str(partial / "data"))
+        os.rename(partial / "data", out)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def _columns(demonstrations: Demonstrations) -> dict[str, list[Any]]:
+    """One entry a trajectory in each."""
+    start, length = demonstrations.start, demonstrations.length
+    steps = [slice(first, first + count) for first, count in zip(start, length, strict=True)]
+    obs, action = np.asarray(demonstrations.obs), np.asarray(demonstrations.action)
+    rows = np.asarray(demonstrations.row)[start]
+    columns = {
+        "obs": [obs[row : row + count + 1] for row, count in zip(rows, length, strict=True)],
+        "acts": [action[step] for step in steps],
+        "infos": [["{}"] * int(count) for count in length],
+        "terminal": [bool(demonstrations.terminated[step.stop - 1]) for step in steps],
+        "demonstrator": [demonstrations.names[owner] for owner in demonstrations.owner],
+    }
+    rewards = demonstrations.reward
+    return columns if rewards is None else columns | {"rews": [np.asarray(rewards[step]) for step in steps]}
+
+
+@contextlib.contextmanager
+def _quiet(datasets: Any) -> Iterator[None]:
+    """No progress bars meanwhile."""
+    before = datasets.are_progress_bars_disabled()
+    datasets.disable_progress_bars()
+    try:
+        yield
+    finally:
+        if not before:
+            datasets.enable_progress_bars()
+
+
+def _recognises(path: Path) -> bool:
+    """A saved data set with the columns of trajectories."""
+    try:
+        features = json.loads((path / "dataset_info.json").read_bytes())["features"]
+        return (path / "state.json").is_file() and {"obs", "acts"} <= set(features)
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return False
+
+
+def _read(path: Path, reading: Reading) -> Demonstrations:
+    """Every row is an episode."""
+    where = printable(path)
+    if reading.obs not in ((), ("obs",)) or reading.action not in (None, "acts"):
+        got = f"a choice of {listed([*reading.obs, *filter(None, [reading.action])])}"
+        refuse(where, got, "'obs' and 'acts'", "leave the choice out: there are no others")
+    table = _table(path)
+    missing = [name for name in COLUMNS if name not in table.column_names]
+    if missing:
+        remedy = "write it with imitation.data.serialize.save"
+        refuse(where, f"no {', '.join(missing)}", f"these besides {listed(table.column_names)}", remedy)
+    terminal = table.column("terminal").to_pylist()
+    if not all(isinstance(value, bool) for value in terminal):
+        refuse(f"{where}, terminal", table.schema.field("terminal").type, "true or false", "store one a trajectory")
+    columns = {name: _arrays(table, name, where) for name in ("obs", "acts", "rews") if name in table.column_names}
+    rewards = columns.get("rews", [None] * len(terminal))
+    owners = _owners(table, reading, path)
+    rows = zip(columns["obs"], columns["acts"], terminal, owners, rewards, strict=True)
+    return Demonstrations.from_episodes([Episode(*row) for row in rows], where=where)
+
+
+def _table(path: Path) -> Any:
+    """The rows as Arrow stores them, checked, with nothing decoded."""
+    datasets = library("datasets", "formats")
+    where, remedy = printable(path), "write the folder again with imitation.data.serialize.save"
+    try:
+        files = json.loads((path / "state.json").read_bytes())["_data_files"]
+        for name in (file["filename"] for file in files):
+            if Path(name).name != name:
+                refuse(where, f"a file elsewhere, {ascii(name[:80])}", "files in the folder", remedy)
+        with _quiet(datasets):
+            table = datasets.load_from_disk(str(path.absolute()), keep_in_memory=True).with_format("arrow")[:]
+        table.validate(full=True)
+        return table
+    except DataError:
+        raise
+    except Exception as error:  # Arrow, JSON and files each have their own
+        refuse(where, ascii(f"{type(error).__name__}: {error}"[:120]), "a data set that loads", remedy)
+
+
+def _arrays(table: Any, name: str, where: str) -> list[np.ndarray]:
+    """The array of each trajectory."""
+    arrays = []
+    for i, row in enumerate(table.column(name)):
+        values = getattr(row, "values", None)
+        if values is None:
+            got = table.schema.field(name).type if row.is_valid else "nothing"
+            refuse(f"{where}, trajectory {i}, {name}", got, "a list of numbers", "store one list a trajectory")
+        arrays.append(_array(values, f"{where}, trajectory {i}, {name}"))
+    return arrays
+
+
+def _array(values: Any, where: str) -> np.ndarray:
+    """Lists in lists of equal lengths as one array, with its type kept."""
+    types = library("pyarrow", "formats").types
+    shape = [len(values)]
+    while True:
+        values = getattr(values, "storage", values)
+        if values.null_count:
+            refuse(where, "missing values", "numbers", "leave the trajectory out")
+        if not (
+            types.is_list(values.type) or types.is_large_list(values.type) or types.is_fixed_size_list(values.type)
+        ):
+            break
+        inner = {len(entry.values) for entry in values}
+        if len(inner) > 1:
+            refuse(
+                where, f"entries of lengths {min(inner)} and {max(inner)}", "equal lengths", "make all entries alike"
+            )
+        shape.append(inner.pop() if inner else 0)
+        values = values.flatten()
+    if not (types.is_integer(values.type) or types.is_floating(values.type) or types.is_boolean(values.type)):
+        refuse(where, values.type, "numbers", "encode it as numbers")
+    return values.to_numpy(zero_copy_only=False).reshape(shape)
+
+
+def _owners(table: Any, reading: Reading, path: Path) -> list[str]:
+    """Who acted: a column, or else an entry of each trajectory's first info, or else the folder's name."""
+    where = f"{printable(path)}, demonstrators"
+    name = reading.named or next((name for name in OWNERS if name in table.column_names), None)
+    if name is None:
+        return [path.stem] * len(table)
+    if name in table.column_names:
+        values = table.column(name).to_pylist()
+    else:
+        infos = [_info(row, path) for row in _rows(table, "infos")]
+        if not infos or any(name not in info for info in infos):
+            there = sorted(set.intersection(*map(set, infos))) if infos else []
+            expected = (
+                f"one of the columns {listed(table.column_names)} or of the first infos {listed(there) or 'none'}"
+            )
+            refuse(where, f"no {name!r}", expected, "name the one that says who acted")
+        values = [info[name] for info in infos]
+    if not all(isinstance(value, str | int) for value in values):
+        refuse(where, f"{name!r} of other kinds", "one text or whole number a trajectory", "name another")
+    return [str(value) for value in values]
+
+
+def _rows(table: Any, name: str) -> list[Any]:
+    return table.column(name).to_pylist() if name in table.column_names else []
+
+
+def _info(infos: Any, path: Path) -> dict[str, Any]:
+    """The first info of a trajectory, read as JSON and as nothing else."""
+    try:
+        info = json.loads(infos[0]) if infos else {}
+    except (ValueError, TypeError, KeyError, RecursionError):
+        refuse(f"{printable(path)}, infos", "text that is no JSON", "JSON", "name a column instead")
+    return info if isinstance(info, dict) else {}
+
+
+FORMAT = Format(name="data set of the imitation library", recognises=_recognises, read=_read)

@@ -1,0 +1,171 @@
+"""LeRobot v3 folders: vectors that robots sensed and were told, in Parquet files; and weights written beside them."""
+
+import json
+import os
+import re
+import secrets
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from irleed._npz import CORRUPT, printable
+from irleed.data.checks import listed, starts
+from irleed.data.demonstrations import Demonstrations
+from irleed.data.formats.arrow import arrow_errors, labelled, numbers, read_parquet, refuse_row
+from irleed.data.formats.base import Format, Reading, library, refuse
+from irleed.data.formats.tables import from_table
+
+WHO = ("demonstrator", "operator")
+NO_VECTORS = ("image", "video", "string")
+RENAMED = {"episode_index": "episode", "next.reward": "reward", "next.done": "terminated"}
+
+
+def recognises(path: Path) -> bool:
+    """A folder whose meta/info.json has a version and features."""
+    try:
+        info = json.loads((path / "meta" / "info.json").read_bytes())
+        return isinstance(info["codebase_version"], str) and isinstance(info["features"], dict)
+    except CORRUPT:
+        return False
+
+
+def read(path: Path, reading: Reading) -> Demonstrations:
+    """The episodes of a folder."""
+    info = _info(path)
+    kinds = {name: feature.get("dtype") for name, feature in info["features"].items()}
+    frames = _tables(path, "data")
+    names = frames.column_names
+    vectors = [name for name in sorted(names) if name.startswith("observation.") and kinds.get(name) not in NO_VECTORS]
+    obs, action = reading.obs or tuple(vectors), reading.action or "action"
+    missing = [name for name in ("episode_index", action, *obs) if name not in names]
+    if missing or not obs:
+        got = f"no {missing[0]!r}" if missing else "no vector 'observation...'"
+        refuse(path, got, f"some of {listed(names)}", "choose observations and actions from these")
+    _check_whole(frames, info, path)
+    columns = {new: frames.column(old) for old, new in RENAMED.items() if old in names}
+    columns |= {f"obs {name}": _vector(frames.column(name)) for name in obs}
+    columns |= {"action": _vector(frames.column(action)), "demonstrator": _owners(frames, reading, path)}
+    chosen = Reading(obs=tuple(f"obs {name}" for name in obs))
+    return from_table(library("pyarrow", "formats").table(columns), chosen, path)
+
+
+def write_weights(
+    out: Path, episode: Sequence[int] | np.ndarray, weight: Sequence[float] | np.ndarray, **columns: ArrayLike
+) -> None:
+    """Write a Parquet table with `episode_index`, `weight` and other columns, one row an episode."""
+    arrow, parquet = library("pyarrow", "formats"), library("pyarrow.parquet", "formats")
+    entries = {name: np.asarray(values) for name, values in columns.items()}
+    entries = {"episode_index": np.asarray(episode, np.int64), "weight": np.asarray(weight, np.float64)} | entries
+    lengths = ", ".join(f"{name} {values.shape}" for name, values in entries.items())
+    if any(values.shape != (len(entries["weight"]),) for values in entries.values()) or "episode_index" in columns:
+        refuse(out, lengths, "one value an episode in each column", "give columns of equal lengths, every name once")
+    if not np.all(np.isfinite(entries["weight"])):
+        refuse(out, "weights that are not finite", "finite numbers", "leave these episodes out")
+    if out.exists() or not out.parent.is_dir():
+        got = "an existing file" if out.exists() else "a folder that does not exist"
+        refuse(out, got, "a new file in an existing folder", "name another one")
+    beside = out.with_name(f".{out.name}.{secrets.token_hex(4)}")
+    try:
+        parquet.write_table(arrow.table({name: arrow.array(values) for name, values in entries.items()}), beside)
+        os.replace(beside, out)
+    except (OSError, ValueError, TypeError, arrow.ArrowException) as error:
+        got = printable(" ".join(str(error).split())[:200])
+        refuse(out, f"a table that cannot be written ({got})", "numbers or text, and a place for them", "check both")
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def _info(path: Path) -> dict[str, Any]:
+    """What meta/info.json says of a folder of version 3."""
+    place = path / "meta" / "info.json"
+    try:
+        info = json.loads(place.read_bytes())
+        version, features = str(info["codebase_version"]), dict(info["features"])
+    except CORRUPT as error:
+        got = printable(" ".join(str(error).split())[:200])
+        refuse(place, f"something else ({got})", "JSON with codebase_version and features", "copy the folder again")
+    if not version.startswith("v3.") or not all(isinstance(feature, dict) for feature in features.values()):
+        got = f"version {printable(version)} with {len(features)} features"
+        refuse(place, got, "v3.0, each feature with its dtype", "convert it with the script that comes with LeRobot")
+    return info | {"features": features}
+
+
+def _tables(path: Path, kind: str) -> Any:
+    """The Parquet files of a folder, in order, as one table."""
+    arrow = library("pyarrow", "formats")
+    with arrow_errors(path / kind):
+        files = sorted((path / kind).glob("chunk-*/file-*.parquet"), key=_numbered)
+        if not files:
+            refuse(path / kind, "no files", "chunk-000/file-000.parquet and so on", "copy the folder again")
+        tables = []
+        for file in files:
+            with arrow_errors(file):
+                tables.append(read_parquet(file))
+        return arrow.concat_tables([table.select(tables[0].column_names) for table in tables])
+
+
+def _numbered(file: Path) -> list[int]:
+    """The numbers of chunk and file."""
+    return [int(number) for number in re.findall(r"[0-9]{1,9}", f"{file.parent.name} {file.stem}")]
+
+
+def _check_whole(frames: Any, info: Mapping[str, Any], path: Path) -> None:
+    """No frame and no episode is missing, as far as the folder says how many there are."""
+    code, labels = labelled(frames, "episode_index", path)
+    for name, got in (("total_frames", len(code)), ("total_episodes", len(labels))):
+        if info.get(name, got) != got:
+            expected = f"{info[name]!r}, as in meta/info.json"
+            refuse(f"{printable(path)}, {name}", got, expected, "copy the folder again")
+    if "frame_index" in frames.column_names and len(code):
+        start = starts(code)
+        count = np.arange(len(code)) - np.repeat(start, np.diff(start, append=len(code)))
+        frame, _ = numbers(frames, "frame_index", path)
+        odd = frame.reshape(len(code), -1)[:, 0] != count
+        refuse_row(odd, path, "another frame_index", "0, 1, 2, ... in each episode", "copy the folder again")
+
+
+def _vector(column: Any) -> Any:
+    """Fractions as vectors of length one: a column of them is how a feature of shape (1,) is stored."""
+    arrow = library("pyarrow", "formats")
+    if not arrow.types.is_floating(column.type):
+        return column
+    return arrow.FixedSizeListArray.from_arrays(column.combine_chunks(), 1)
+
+
+def _owners(frames: Any, reading: Reading, path: Path) -> Any:
+    """Who acted, one entry a frame: by a column of the frames, or one of the episodes."""
+    arrow, alone = library("pyarrow", "formats"), [path.resolve().name] * len(frames)
+    if reading.demonstrator == "episode":
+        return arrow.array(alone)
+    wanted = [reading.named] if reading.named else WHO
+    for name in wanted:
+        if name in frames.column_names:
+            return frames.column(name)
+    about = _tables(path, "meta/episodes") if (path / "meta" / "episodes").is_dir() else None
+    known = [] if about is None else about.column_names
+    found = [name for name in wanted if name in known]
+    if reading.named and not found:
+        told = [*frames.column_names, *(name for name in known if not name.startswith("stats/"))]
+        refuse(f"{printable(path)}, demonstrator", f"no {reading.named!r}", f"one of {listed(told, 20)}", "name one")
+    return _looked_up(frames, about, found[0], path) if found else arrow.array(alone)
+
+
+def _looked_up(frames: Any, about: Any, name: str, path: Path) -> Any:
+    """A column of the episodes, one entry a frame."""
+    if "episode_index" not in about.column_names:
+        refuse(path / "meta" / "episodes", "no 'episode_index'", "it and who acted", "copy the folder again")
+    episode, numbers_of = labelled(about, "episode_index", path / "meta" / "episodes")
+    who, names = labelled(about, name, path / "meta" / "episodes")
+    owner = {numbers_of[e]: names[w] for e, w in zip(episode, who, strict=True)}
+    code, labels = labelled(frames, "episode_index", path)
+    missing = [label for label in labels if label not in owner]
+    if missing or len(owner) < len(episode):
+        got = f"no episode {missing[0]}" if missing else "an episode twice"
+        refuse(path / "meta" / "episodes", got, "every episode once", "copy the folder again")
+    return library("pyarrow", "formats").array([owner[labels[i]] for i in code])
+
+
+FORMAT = Format("LeRobot v3 folders", recognises, read)

@@ -1,0 +1,202 @@
+"""Pickles read without running anything of them.
+
+A pickle is a program. Its instructions are checked first, the few names it may use stand for functions of this module,
+and arrays are made only of as many bytes as the file holds.
+"""
+
+import io
+import math
+import pickle
+import pickletools
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from irleed._npz import printable
+from irleed.data.formats.base import refuse
+from irleed.errors import DataError
+
+NUMPY = b"\x93NUMPY"
+MODULES = ("numpy.core.multiarray", "numpy._core.multiarray", "numpy.core.numeric", "numpy._core.numeric")
+CODES = set(
+    "PROTO FRAME STOP MARK MEMOIZE BINPUT LONG_BINPUT BINGET LONG_BINGET NONE NEWTRUE NEWFALSE BININT BININT1 BININT2 "
+    "LONG1 LONG4 BINFLOAT BINSTRING SHORT_BINSTRING SHORT_BINBYTES BINBYTES BINBYTES8 BYTEARRAY8 SHORT_BINUNICODE "
+    "BINUNICODE BINUNICODE8 EMPTY_LIST APPEND APPENDS EMPTY_DICT SETITEM SETITEMS EMPTY_TUPLE TUPLE TUPLE1 TUPLE2 "
+    "TUPLE3 GLOBAL STACK_GLOBAL REDUCE BUILD".split()
+)
+DEEPEST = 32  # tuples in tuples, lists in lists: far more than trajectories need, far less than overflows the stack
+LARGEST = 100  # what shared parts of a file may grow to, in sizes of the file
+
+
+class _Array(list):
+    """An array that is being read: numbers in `values`, objects as the entries of the list itself."""
+
+    values: np.ndarray | None = None
+    shape: tuple[int, ...] = (0,)
+
+    def __setstate__(self, state: Any) -> None:
+        _, shape, kind, fortran, data = state
+        if kind.dtype != object:
+            self.values = _numbers(data, kind, shape, "F" if fortran else "C")
+            return
+        if type(data) is not list or fortran or math.prod(shape) != len(data) or 0 in shape:
+            raise ValueError("an array of objects with another shape than its entries")
+        self[:], self.shape = data, shape
+
+
+class _Type:
+    """The type of an array's entries: numbers, text or objects."""
+
+    __slots__ = ("dtype",)
+
+    def __init__(self, code: str, *_: Any) -> None:
+        if not re.fullmatch(r"b1|[iu][1248]|f[248]|U[1-9][0-9]{0,5}|O8?", code):
+            raise ValueError(f"entries of type {code[:20]!r}")
+        self.dtype = np.dtype(code)
+
+    def __setstate__(self, state: Any) -> None:
+        if state[1] == ">":
+            self.dtype = self.dtype.newbyteorder(">")
+
+
+class _Name:
+    """What a name in the file stands for: a function of this module, which the file can call but not change."""
+
+    __slots__ = ("_function",)
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
+
+    def __call__(self, *arguments: Any) -> Any:
+        return self._function(*arguments)
+
+    def __setstate__(self, state: Any) -> None:
+        raise ValueError("a change of a function")
+
+
+def _numbers(data: Any, kind: _Type, shape: Any, order: str) -> np.ndarray:
+    """An array of exactly these bytes, which are text where Python 2 wrote them."""
+    raw = data.encode("latin-1") if isinstance(data, str) else bytes(memoryview(data))
+    if kind.dtype == object or math.prod(shape) * kind.dtype.itemsize != len(raw) or min(shape, default=0) < 0:
+        raise ValueError(f"{len(raw)} bytes for an array of another size")
+    return np.frombuffer(raw, kind.dtype).reshape(shape, order="F" if order == "F" else "C")
+
+
+def _encode(text: str, encoding: str) -> bytes:
+    if encoding not in ("latin1", "latin-1"):
+        raise ValueError(f"bytes encoded as {encoding[:20]!r}")
+    return text.encode("latin-1")
+
+
+CALLS: dict[str, Callable[..., Any]] = {
+    "_reconstruct": lambda *_: _Array(),
+    "scalar": lambda kind, data: _numbers(data, kind, (1,), "C")[0],
+    "_frombuffer": lambda data, kind, shape, order, *_: _numbers(data, kind, shape, order),
+}
+NAMES = {(module, name): call for name, call in CALLS.items() for module in MODULES} | {
+    ("numpy", "dtype"): _Type,
+    ("numpy", "ndarray"): lambda *_: _Array(),
+    ("_codecs", "encode"): _encode,
+}
+
+
+class _Unpickler(pickle.Unpickler):
+    """Knows `NAMES`, and imports nothing."""
+
+    def __init__(self, content: bytes, where: str) -> None:
+        super().__init__(io.BytesIO(content), encoding="latin1")
+        self.where = where
+
+    def find_class(self, module: str, name: str) -> _Name:  # pyright: ignore[reportIncompatibleMethodOverride]
+        if (module, name) not in NAMES:
+            found = ascii(f"{module}.{name}"[:80])
+            refuse(
+                self.where, f"a pickle that uses {found}", "arrays, lists and numbers only", "do not trust this file"
+            )
+        return _Name(NAMES[module, name])
+
+
+def _scan(content: bytes, where: str) -> None:
+    """Refuse instructions that data do not need, and those that would use up the memory or the stack."""
+    stack: list[int | None] = []  # how deep tuples are nested in each entry; None is a mark
+    memo: dict[int, int | None] = {}
+    end = 0
+    for count, (code, argument, position) in enumerate(pickletools.genops(content)):
+        end, name = (position or 0) + 1, code.name
+        if name not in CODES:
+            refuse(where, f"a pickle with {name}", "arrays, lists and numbers only", "do not trust this file")
+        if name.endswith("GET"):
+            stack.append(memo[argument or 0])
+        elif name.endswith("PUT") or name == "MEMOIZE":
+            place = len(memo) if argument is None else argument
+            if place > count:
+                refuse(where, f"a pickle with entry {place}", f"at most {count} here", "do not trust this file")
+            memo[place] = stack[-1]
+        elif name == "MARK":
+            stack.append(None)
+        else:
+            depth = _pop(stack, code) + name.startswith("TUPLE")
+            if depth > DEEPEST:
+                refuse(where, f"more than {DEEPEST} tuples in each other", "trajectories", "do not trust this file")
+            stack.extend([depth] * len(code.stack_after))
+    if end != len(content):
+        refuse(where, f"{len(content) - end} bytes after the pickle", "none", "store one dict a file")
+
+
+def _pop(stack: list[int | None], code: pickletools.OpcodeInfo) -> int:
+    """Take from the stack what an instruction takes; the depth of the deepest of it."""
+    taken, single = [0], len(code.stack_before)
+    if pickletools.markobject in code.stack_before:
+        single = code.stack_before.index(pickletools.markobject)
+        while (entry := stack.pop()) is not None:
+            taken.append(entry)
+    for _ in range(single):
+        taken.append(stack.pop() or 0)
+    return max(taken)
+
+
+def _plain(value: Any, room: list[int], depth: int = 0) -> Any:
+    """Lists and arrays without objects in them, as long as they fit into `room[0]` bytes."""
+    if isinstance(value, _Array) and value.values is not None:
+        value = value.values
+    room[0] -= value.nbytes if isinstance(value, np.ndarray) else 8
+    if room[0] < 0 or depth > DEEPEST:
+        raise ValueError("parts shared too often, or nested too deeply")
+    if not isinstance(value, list | tuple):
+        return value
+    entries = [_plain(entry, room, depth + 1) for entry in value]
+    for size in value.shape[:0:-1] if isinstance(value, _Array) else ():
+        entries = [entries[i : i + size] for i in range(0, len(entries), size)]
+    return entries[0] if isinstance(value, _Array) and value.shape == () else entries
+
+
+def load(path: Path) -> dict[str, Any]:
+    """The dict in the file, of lists, arrays, numbers and text."""
+    where = printable(path)
+    try:
+        content = path.read_bytes()
+        size = len(content)
+        if content.startswith(NUMPY):
+            content = content[_header(content) :]
+        _scan(content, where)
+        value = _Unpickler(content, where).load()
+        if isinstance(value, _Array) and value.shape == () and len(value) == 1:
+            value = value[0]
+        if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
+            refuse(
+                where, f"a {type(value).__name__.strip('_').lower()}", "a dict of lists", "store it as IQ-Learn does"
+            )
+        return {key: _plain(entry, [LARGEST * size + 1000]) for key, entry in value.items()}
+    except DataError:
+        raise
+    except Exception as error:  # a broken pickle can raise anything
+        refuse(where, ascii(f"{type(error).__name__}: {error}"[:120]), "a sound pickle", "write the file again")
+
+
+def _header(content: bytes) -> int:
+    """Where the pickle begins in a .npy file."""
+    width = 2 if content[6] == 1 else 4
+    return 8 + width + int.from_bytes(content[8 : 8 + width], "little")
