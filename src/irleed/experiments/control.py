@@ -211,7 +211,7 @@ def learn(
     if isinstance(method, AbstractAgent):
         state = arena.learn(method, keys, data, DEMONSTRATORS).learner
     else:
-        state = _train(method, keys, data, arena.actions)
+        state = train_stack(method, keys, data, arena.actions)
     policies = jax.vmap(method.policy)(state.parameters)
     return Lanes(
         greedy=arena.returns(greedy_key, policies, likeliest, episodes).mean(1),
@@ -222,5 +222,6 @@ def learn(
 
 
 @jax.jit(static_argnames="actions")
-def _train(method, keys, data, actions):
+def train_stack(method, keys, data, actions):
+    """A whole run of an offline method for each key and data set of a stack."""
     return jax.vmap(lambda key, own: train(method, key, own, actions, DEMONSTRATORS)[0])(keys, data)

@@ -66,6 +66,18 @@ def make_data(
     key: Key, task: Task, arena: AbstractArena, settings: tuple[Setting, ...], seeds: int, every: int
 ) -> DataSets:
     """Draw demonstrators and let them play, every setting and seed at once."""
+    own, returns = play_data(key, task, arena, settings, seeds)
+    return DataSets(
+        transitions=stack([Transitions.from_demonstrations(data, every) for data in own]),
+        best=stack([Transitions.from_demonstrations(best_third(data), every) for data in own]),
+        returns=returns,
+    )
+
+
+def play_data(
+    key: Key, task: Task, arena: AbstractArena, settings: tuple[Setting, ...], seeds: int
+) -> tuple[list[Demonstrations], Float[np.ndarray, "L D"]]:
+    """What demonstrators of every setting and seed did, and how good they really are."""
     draw_key, play_key, truth_key = jax.random.split(key, 3)
     critic = load_critic(task.name)
     numbers = [[setting.name for setting in task.settings].index(setting.name) for setting in settings]
@@ -83,11 +95,7 @@ def make_data(
         for lane in range(len(settings) * seeds)
     ]
     truth = arena.returns(truth_key, people, CriticDemonstrator.act, MANY_EPISODES).mean(1)
-    return DataSets(
-        transitions=stack([Transitions.from_demonstrations(data, every) for data in own]),
-        best=stack([Transitions.from_demonstrations(best_third(data), every) for data in own]),
-        returns=truth.reshape(-1, DEMONSTRATORS).astype(np.float32),
-    )
+    return own, truth.reshape(-1, DEMONSTRATORS).astype(np.float32)
 
 
 def best_third(data: Demonstrations) -> Demonstrations:
