@@ -92,7 +92,7 @@ class FitCommand:
     """Networks: updates; online also steps of each member in the environment. 20,000 and 50,000 by default."""
     ends: Literal["neutral", "failure"] = "neutral"
     """Networks, IRLEED and IQ-Learn: whether it is a failure that the task ended before its time, as when a pole falls.
-    If so, say so: policies are far better for it."""
+    On CartPole, where it is, policies are far better for saying so; on LunarLander, where it is not, they crash."""
     seed: int = 0
     """Where the random numbers start."""
     json: bool = False

@@ -167,7 +167,7 @@ def test_a_cut_file_is_refused(sound, kind, fraction):
     [
         (b"", "an empty file"),
         (b"episode,step,action\n", "got 0 rows of 'episode', 'step', 'action'"),
-        (b"\x89HDF\r\n\x1a\n" + bytes(100), "expected"),
+        (b"\x89HDF\r\n\x1a\n" + bytes(100), "got a cut or damaged file"),
         (b"PK\x03\x04 and no more", "a cut or damaged archive"),
     ],
 )

@@ -63,7 +63,7 @@ class SoftQ(AbstractOffline):
 
     @classmethod
     def survival(cls, **settings) -> "SoftQ":
-        """For tasks in which an early end is a failure, as when a pole falls: where so, far better, and not elsewhere.
+        """For tasks in which an early end is a failure, as on CartPole; on LunarLander, where not, policies crash.
 
         A large penalty draws all rewards to nought. What is left of the values is the entropy still to come, which an
         end cuts off, so that they say how long a smooth network expects to go on.
