@@ -155,9 +155,26 @@ def minari(path: Path) -> None:
     shutil.move(path.parent / "library" / "fuzz" / "test-v0", path)
 
 
+def atari_grand_challenge(path: Path) -> None:
+    """A folder of pictures and texts."""
+    from PIL import Image
+
+    random = np.random.default_rng(0)
+    for episode, rows in ((1, 4), (2, 3)):
+        screens, texts = path / "screens" / "qbert" / str(episode), path / "trajectories" / "qbert"
+        screens.mkdir(parents=True)
+        texts.mkdir(parents=True, exist_ok=True)
+        lines = [f"{t},{10 * t},{10 * t},{int(t == rows - 1)},{t}" for t in range(rows)]
+        head = ["db traj id : 1", "frame,reward,score,terminal,action"]
+        (texts / f"{episode}.txt").write_text("\n".join([*head, *lines]) + "\n")
+        for t in range(rows):
+            Image.fromarray(random.integers(0, 256, (8, 6, 3), np.uint8)).save(screens / f"{t}.png")
+
+
 MAKERS: dict[str, Callable[[Path], None]] = {
     "npz": npz, "iq_learn": iq_learn, "csv": csv, "parquet": parquet, "robomimic": robomimic, "d4rl": d4rl,
     "imitation": imitation_folder, "lerobot": lerobot, "minari": minari,
+    "atari_grand_challenge": atari_grand_challenge,
 }  # fmt: skip
 
 

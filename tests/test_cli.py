@@ -31,10 +31,10 @@ def drawn(folder: Path, *names: str) -> bool:
 
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory, compiled_quickly):
-    """The demo's folder, and what it printed."""
+    """The folder of the demo on a gridworld, and what it printed."""
     folder = tmp_path_factory.mktemp("demo") / "out"
     with contextlib.redirect_stdout(io.StringIO()) as printed, jax.numpy_dtype_promotion("strict"):
-        call("demo", "--out", folder)
+        call("demo", "--gridworld", "--out", folder)
     return folder, printed.getvalue()
 
 
@@ -122,7 +122,7 @@ def test_fit_with_every_episode_its_own_demonstrator(lake, tmp_path, capsys):
     assert [row["name"] for row in found["expertise"]] == [f"episode {i}" for i in range(6)]
     assert [row["transitions"] for row in found["expertise"]] == load(lake).length.tolist()
     assert {path.name for path in tmp_path.iterdir()} == {
-        "fit.json", "policy.safetensors", "expertise.png", "expertise.pdf",
+        "fit.json", "policy.safetensors", "expertise.png", "expertise.pdf", "data.json", "run.json",
     }  # fmt: skip
 
 

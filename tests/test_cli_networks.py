@@ -40,7 +40,8 @@ def test_fit_without_an_mdp_writes_what_a_fit_writes(poles, tmp_path, capsys):
     assert "anna" in shown.out and "ben" in shown.out and f"wrote {tmp_path / 'run'}\n" in shown.out
     assert "fit: 20/20" in shown.err, "progress, on standard error"
     assert {path.name for path in (tmp_path / "run").iterdir()} == {
-        "fit.json", "policy.safetensors", "expertise.png", "expertise.pdf",
+        "fit.json", "policy.safetensors", "expertise.png", "expertise.pdf", "data.json", "departures.json",
+        "run.json", "history.jsonl", "checkpoints",
     }  # fmt: skip
     found = json.loads((tmp_path / "run" / "fit.json").read_text())
     assert found["config"]["algorithm"] == "irleed" and found["members"] == 2 and found["steps"] == 20

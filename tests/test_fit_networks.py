@@ -108,12 +108,13 @@ def test_what_is_no_observation_is_refused(learnt, observation):
         learnt.policy.predict(observation)
 
 
-def test_training_in_parts_is_training(data):
+def test_training_in_parts_is_training(data, monkeypatch):
     """The key of a step depends on its number alone: 21 steps are ten parts of two and one of one."""
+    monkeypatch.setattr(sys.modules["irleed.run"], "PARTS", 20)
     keys = jax.random.split(jax.random.key(4), 3)
     many = stack([Transitions.from_demonstrations(resampled(key, data)) for key in keys])
     told = []
-    state, losses = train_all(SHORT, keys, many, 2, 3, lambda done, total: told.append((done, total)))
+    state, losses = train_all(SHORT, keys, many, 2, 3, lambda done, total, loss: told.append((done, total)))
     whole, info = jax.jit(jax.vmap(lambda key, own: train(SHORT, key, own, 2, 3)))(keys, many)
     for part, full in zip(jax.tree.leaves(state), jax.tree.leaves(whole), strict=True):
         np.testing.assert_allclose(part, full, rtol=1e-4, atol=1e-6)

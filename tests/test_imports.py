@@ -9,16 +9,29 @@ import pytest
 SOURCE = Path(__file__).parents[1] / "src" / "irleed"
 # From the ground up. A module may import those of its own layer and of earlier ones, as long as there is no circle.
 LAYERS = (
-    ("_typing", "errors", "_precision", "_npz"),
+    ("_typing", "errors", "_precision", "_files", "_npz"),
     ("data", "envs"),
     ("demonstrator", "policy", "expertise"),
     ("algorithm",),
     ("tabular", "iq", "baselines"),
-    ("run", "simulate", "evaluate", "simulate_critic", "interact", "arena"),
-    ("fit", "fit_networks", "curate", "store", "report"),
-    ("experiments", "demo", "expert"),
+    ("checkpoint", "logs", "run", "simulate", "evaluate", "simulate_critic", "interact", "arena"),
+    (
+        "fit",
+        "fit_checks",
+        "fit_networks",
+        "curate",
+        "departures",
+        "store",
+        "report",
+        "result",
+        "door",
+        "export",
+        "export_onnx",
+        "model_card",
+    ),
+    ("experiments", "demo", "expert", "doctor"),
     ("",),  # irleed itself, which only gathers the public names
-    ("cli", "cli_fit", "cli_curate", "cli_simulate", "__main__"),
+    ("cli", "cli_experiment", "cli_fit", "cli_run", "cli_curate", "cli_inspect", "cli_report", "cli_simulate", "cli_demo", "cli_doctor", "cli_export", "__main__"),
 )
 LEVEL = {name: level for level, layer in enumerate(LAYERS) for name in layer}
 

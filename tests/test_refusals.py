@@ -190,7 +190,7 @@ def test_places_that_cannot_be_written(sound, capsys):
     fit = ("fit", sound / "data.npz", "--mdp", sound / "mdp.npz")
     small = ("--estimator", "map", "--seeds", "1", "--settings", "3:3", "--size", "2")
     for folder in (sound / "file", sound / "file" / "below", sound / "file" / "be\nlow"):
-        for command in (fit, ("demo",), ("experiment", "gridworld", *small)):
+        for command in (fit, ("demo",), ("demo", "--gridworld"), ("experiment", "gridworld", *small)):
             refusal(capsys, sound, *command, "--out", folder)
     for path in (sound, sound / "file" / "data.npz"):
         refusal(capsys, sound, "simulate", "--mdp", sound / "mdp.npz", "--episodes", "1", "--out", path)
@@ -245,11 +245,12 @@ def four_numbers(action: list, size: int = 4) -> Demonstrations:
 @pytest.mark.parametrize(
     ("action", "size", "settings", "phrase"),
     [
-        ([0.5, 1.0], 4, (), "actions: got 0.5, expected one whole number each; continuous actions are not supported"),
+        ([0.5, 0.5], 4, (), "actions: got 0.5 in all of them as number 0, expected numbers that differ"),
+        ([0.5, 1.0], 4, ("--env", "CartPole-v1"), "actions: got 1 numbers each, expected one whole number each"),
         ([0, 2], 4, ("--env", "CartPole-v1"), "actions: got 2, expected 0 to 1, the environment's"),
         ([0, 1], 3, ("--env", "CartPole-v1"), "observations: got shape (3,), expected (4,)"),
         ([0, 1], 4, ("--env", "NoSuchPole-v1"), "environment NoSuchPole-v1: got NameNotFound"),
-        ([0, 1], 4, ("--env", "Pendulum-v1"), "environment Pendulum-v1, actions: got Box"),
+        ([0, 1], 3, ("--env", "Pendulum-v1"), "actions: got one whole number each, expected 1 numbers"),
         ([0, 1], 4, ("--env", "ALE/Pong-v5"), "pip install 'irleed[envs]'"),
         (
             [0, 1],

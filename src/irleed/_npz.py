@@ -42,8 +42,11 @@ class Layout:
     writer: str  # the function that writes such files, for messages
 
 
-def read_npz(path: str | os.PathLike[str], layout: Layout) -> dict[str, np.ndarray]:
-    """The arrays of a file, without its `format` and `version`. Any failure is a `DataError` that names the file."""
+def read_npz(path: str | os.PathLike[str], layout: Layout, without: tuple[str, ...] = ()) -> dict[str, np.ndarray]:
+    """The arrays of a file, without its `format` and `version`. Any failure is a `DataError` that names the file.
+
+    Those `without` are neither read nor verified: they are for others to look at where they lie.
+    """
     where = printable(path)
     expected = f"a .npz file of {layout.holds}"
     try:
@@ -57,7 +60,7 @@ def read_npz(path: str | os.PathLike[str], layout: Layout) -> dict[str, np.ndarr
         if path.stat().st_size == 0:
             _refuse(where, "an empty file", expected, "write it again")
         with path.open("rb") as stream:
-            return _read(stream, layout, where)
+            return _read(stream, layout, where, without)
     except (OSError, ValueError) as error:  # no permission, a name too long, a zero byte in it
         got = f"an unreadable file ({_one_line(error)})"
         _refuse(where, got, "a file that can be read", "check path and permissions")
@@ -93,14 +96,14 @@ def printable(path: str | os.PathLike[str]) -> str:
     return text if text.isprintable() else repr(text)
 
 
-def _read(stream: io.BufferedReader, layout: Layout, where: str) -> dict[str, np.ndarray]:
+def _read(stream: io.BufferedReader, layout: Layout, where: str, without: tuple[str, ...]) -> dict[str, np.ndarray]:
     """The arrays of an archive, its checksums verified before anything in it is believed."""
     try:
         archive = zipfile.ZipFile(stream)
         found = [name.removesuffix(".npy") for name in archive.namelist()]
         if not set(HEAD) <= set(found):
             _foreign(found, layout, where)
-        damaged = archive.testzip() or _lost(archive, stream)
+        damaged = _damaged(archive, without) or _lost(archive, stream)
     except CORRUPT as error:
         stream.seek(0)
         start = stream.read(4)
@@ -114,7 +117,20 @@ def _read(stream: io.BufferedReader, layout: Layout, where: str) -> dict[str, np
     known = HEAD + layout.required + layout.optional
     if not set(layout.required) <= set(found) <= set(known) or len(set(found)) < len(found):
         _foreign(found, layout, where)
-    return {name: _array(archive, name, layout, where) for name in known if name in found and name not in HEAD}
+    wanted = [name for name in known if name in found and name not in (*HEAD, *without)]
+    return {name: _array(archive, name, layout, where) for name in wanted}
+
+
+def _damaged(archive: zipfile.ZipFile, without: tuple[str, ...]) -> str | None:
+    """The first entry whose checksum is wrong."""
+    for name in archive.namelist():
+        try:
+            with archive.open(name) as stream:
+                while name.removesuffix(".npy") not in without and stream.read(1 << 20):
+                    pass
+        except zipfile.BadZipFile:
+            return name
+    return None
 
 
 def _lost(archive: zipfile.ZipFile, stream: io.BufferedReader) -> str | None:

@@ -16,7 +16,10 @@ import optax
 
 from irleed._typing import Array, Float, Int, Key, Scalar, Shaped
 from irleed.data.transitions import Inputs, Row, Transitions
-from irleed.policy import SoftmaxPolicy
+from irleed.envs.step import Bounds
+from irleed.policy import AbstractActor
+
+Actions = int | Bounds  # how many there are to choose from, or what their numbers can be
 
 
 class TrainState(eqx.Module):
@@ -34,8 +37,20 @@ class TrainInfo(eqx.Module):
     loss: Float[Array, ""]
 
 
-class View(eqx.Module):
-    """What an algorithm makes of one demonstrator in one situation; values are relative to their mean over actions."""
+class AbstractView(eqx.Module):
+    """What an algorithm makes of one demonstrator in one situation."""
+
+    @abc.abstractmethod
+    def log_likelihood(self, action: Shaped[Array, "..."]) -> Float[Array, ""]:
+        """Log probability, or density, of what they do."""
+
+    @abc.abstractmethod
+    def sizes(self) -> tuple[Float[Array, ""], Float[Array, ""]]:
+        """Mean squares of their bias and, in the same units, of what it is compared with; NaN: it knows no bias."""
+
+
+class View(AbstractView):
+    """Of discrete actions; values are relative to their mean over actions."""
 
     log_policy: Float[Array, " A"]  # how they act
     shared: Float[Array, " A"]  # what all are after
@@ -49,6 +64,14 @@ class View(eqx.Module):
         bias = jnp.full_like(values, jnp.nan) if bias is None else bias
         return cls(jax.nn.log_softmax(logits), values - jnp.mean(values), bias - jnp.mean(bias))
 
+    def log_likelihood(self, action: Int[Array, ""]) -> Float[Array, ""]:
+        """See `AbstractView.log_likelihood`."""
+        return self.log_policy[action]
+
+    def sizes(self) -> tuple[Float[Array, ""], Float[Array, ""]]:
+        """See `AbstractView.sizes`: of the bias and of the shared values."""
+        return jnp.mean(self.bias**2), jnp.mean(self.shared**2)
+
 
 class AbstractAlgorithm(eqx.Module):
     """What is learnt, how fast, and what it amounts to."""
@@ -58,15 +81,15 @@ class AbstractAlgorithm(eqx.Module):
     decay: eqx.AbstractVar[bool]  # whether rates go down to nought, see `cooling`
 
     @abc.abstractmethod
-    def parameters(self, key: Key, inputs: Inputs, actions: int, demonstrators: int) -> Any:
-        """Where training starts."""
+    def parameters(self, key: Key, inputs: Inputs, actions: Any, demonstrators: int) -> Any:
+        """Where training starts; `actions` is a number of them for some algorithms, `Bounds` for others."""
 
     @abc.abstractmethod
     def rates(self) -> dict[str, Scalar]:
         """The learning rate of each field of the parameters."""
 
     @abc.abstractmethod
-    def policy(self, parameters: Any) -> SoftmaxPolicy:
+    def policy(self, parameters: Any) -> AbstractActor:
         """What was learnt to do."""
 
     @abc.abstractmethod
@@ -74,7 +97,7 @@ class AbstractAlgorithm(eqx.Module):
         """How consistently each demonstrator chooses, as far as the algorithm can tell; in the gauge."""
 
     @abc.abstractmethod
-    def view(self, parameters: Any, observation: Shaped[Array, "..."], demonstrator: Int[Array, ""]) -> View:
+    def view(self, parameters: Any, observation: Shaped[Array, "..."], demonstrator: Int[Array, ""]) -> AbstractView:
         """How one demonstrator acts in one situation, and why."""
 
 
@@ -93,10 +116,19 @@ def fresh(parameters: Any) -> TrainState:
 
 
 def adam_step(
-    loss: Callable[[Any], Float[Array, ""]], rates: dict[str, Scalar], factor: Scalar, state: TrainState
+    loss: Callable[[Any], Float[Array, ""]],
+    rates: dict[str, Scalar],
+    factor: Scalar,
+    state: TrainState,
+    clip: Scalar | None = None,
 ) -> tuple[TrainState, TrainInfo]:
-    """One step of Adam, each field of the parameters at its own rate times `factor`; `rates` names them all."""
+    """One step of Adam, each field of the parameters at its own rate times `factor`; `rates` names them all.
+
+    A gradient longer than `clip`, if there is one, is shortened to it.
+    """
     found, gradient = jax.value_and_grad(loss)(state.parameters)
+    if clip is not None:
+        gradient = _scaled(gradient, jnp.minimum(1.0, clip / (optax.tree.norm(gradient) + 1e-12)))
     direction: Any
     direction, optimiser = optax.scale_by_adam().update(gradient, state.optimiser)
     parts = {name: _scaled(getattr(direction, name), -factor * rate) for name, rate in rates.items()}
@@ -119,7 +151,7 @@ def _scaled(tree: Any, factor: Scalar) -> Any:
     return jax.tree.map(lambda leaf: factor * leaf, tree)
 
 
-def init(algorithm: AbstractOffline, key: Key, data: Transitions, actions: int, demonstrators: int) -> TrainState:
+def init(algorithm: AbstractOffline, key: Key, data: Transitions, actions: Actions, demonstrators: int) -> TrainState:
     """Before the first step."""
     return fresh(algorithm.parameters(key, data.inputs, actions, demonstrators))
 
@@ -132,7 +164,7 @@ def update(algorithm: AbstractOffline, key: Key, state: TrainState, data: Transi
 
 
 def train(
-    algorithm: AbstractOffline, key: Key, data: Transitions, actions: int, demonstrators: int
+    algorithm: AbstractOffline, key: Key, data: Transitions, actions: Actions, demonstrators: int
 ) -> tuple[TrainState, TrainInfo]:
     """A whole run in one scan; the key of a step depends on its number alone."""
     init_key, loop_key = jax.random.split(key)

@@ -1,6 +1,7 @@
 """Where many policies play and many agents learn at once: an environment on the device, or one on the host."""
 
 import abc
+import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -8,28 +9,32 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from irleed._typing import Array, Bool, Float, Int, Key, Shaped
+from irleed._typing import Array, Bool, Float, Key, Shaped
+from irleed.algorithm import Actions
+from irleed.checkpoint import Keeper
 from irleed.data.transitions import Transitions
 from irleed.envs.cartpole import CartPole
 from irleed.envs.host import HostEnv, make_host
+from irleed.envs.mujoco_lanes import TASKS
 from irleed.envs.step import AbstractEnv, Transition
 from irleed.evaluate import Played, play
-from irleed.interact import on_device, on_host
+from irleed.interact import advance_on_device, advance_on_host, begin_on_device, begin_on_host
 from irleed.iq.agent import AbstractAgent, AgentState
-from irleed.policy import SoftmaxPolicy
+from irleed.policy import AbstractActor
+from irleed.run import PARTS, Progress, in_parts
 
 # From an actor, a key and an observation to an action; a function of a module, so that it is compiled once.
-ActorAct = Callable[[Any, Key, Shaped[Array, "..."]], Int[Array, ""]]
-Progress = Callable[[int, int], None]
+ActorAct = Callable[[Any, Key, Shaped[Array, "..."]], Shaped[Array, "..."]]
 MOST_LANES = 4096  # on the host, at a time
+HOST_PARTS, LEAST_PART = 20, 1_000  # of a run on the host: new episodes at each, see `HostArena.learn`
 
 
-def likeliest(policy: SoftmaxPolicy, key: Key, obs: Shaped[Array, "..."]) -> Int[Array, ""]:
-    """Act by a policy's largest output."""
+def likeliest(policy: AbstractActor, key: Key, obs: Shaped[Array, "..."]) -> Shaped[Array, "..."]:
+    """Act as a policy deems best."""
     return policy.act(key, obs, greedy=True)
 
 
-def drawn(policy: SoftmaxPolicy, key: Key, obs: Shaped[Array, "..."]) -> Int[Array, ""]:
+def drawn(policy: AbstractActor, key: Key, obs: Shaped[Array, "..."]) -> Shaped[Array, "..."]:
     """Act as a policy's probabilities say."""
     return policy.act(key, obs)
 
@@ -37,7 +42,7 @@ def drawn(policy: SoftmaxPolicy, key: Key, obs: Shaped[Array, "..."]) -> Int[Arr
 class AbstractArena(abc.ABC):
     """One environment for P actors (values with a leading axis) or P agents."""
 
-    actions: int
+    actions: Actions
     observation_shape: tuple[int, ...]
 
     @abc.abstractmethod
@@ -60,8 +65,9 @@ class AbstractArena(abc.ABC):
         data: Transitions | None,
         demonstrators: int,
         progress: Progress | None = None,
+        keeper: Keeper | None = None,
     ) -> AgentState:
-        """A whole run for each key, each with its own data if there are any."""
+        """A whole run for each key, each with its own data if there are any; kept by `keeper`, if there is one."""
 
 
 class DeviceArena(AbstractArena):
@@ -90,20 +96,29 @@ class DeviceArena(AbstractArena):
         data: Transitions | None,
         demonstrators: int,
         progress: Progress | None = None,
+        keeper: Keeper | None = None,
     ) -> AgentState:
-        """See `AbstractArena.learn`; there is no progress to report from within one program."""
-        return _learn_all(agent, keys, self.env, data, demonstrators)
+        """See `AbstractArena.learn`."""
+        start = functools.partial(_begin_all, agent, keys, self.env, data, demonstrators)
+
+        def on(carry: tuple[AgentState, Any], done: int, steps: int) -> tuple[tuple[AgentState, Any], Array]:
+            return _advance_all(agent, keys, carry, self.env, data, done, steps)
+
+        part = -(-agent.steps // PARTS)
+        (state, _), _ = in_parts(start, on, len(keys), agent.steps, part, progress, keeper)
+        return state
 
 
 class HostArena(AbstractArena):
-    """A Gymnasium environment, its lanes spread over worker processes.
+    """A Gymnasium environment, its lanes spread over worker processes; robots of MuJoCo's over threads.
 
     An episode that has not ended after `limit` steps counts as it stands.
     """
 
     def __init__(self, env_id: str, workers: int = 0, limit: int = 10_000) -> None:
         self.env_id, self.limit, self._workers = env_id, limit, workers
-        self._host = make_host(env_id, 1)
+        self._engine = "mujoco" if env_id in TASKS else "gymnasium"
+        self._host = make_host(env_id, 1, self._engine)
         self.actions, self.observation_shape = self._host.actions, self._host.observation_shape
 
     def play(self, key: Key, actors: Any, act: ActorAct, episodes: int) -> Played:
@@ -132,11 +147,24 @@ class HostArena(AbstractArena):
         data: Transitions | None,
         demonstrators: int,
         progress: Progress | None = None,
+        keeper: Keeper | None = None,
     ) -> AgentState:
-        """See `AbstractArena.learn`."""
+        """See `AbstractArena.learn`.
+
+        What goes on inside an environment cannot be kept. Every part of a run, a twentieth or a thousand steps, begins
+        new episodes by a seed of its own, whether or not the run was stopped before it: that cuts an episode short
+        between two steps, each of which is whole.
+        """
         env = self._lanes(len(keys))
-        env.reset(_seed(keys[0]))
-        return on_host(agent, keys, env, data, demonstrators, progress)[0]
+        start = functools.partial(begin_on_host, agent, keys, env, data, demonstrators)
+
+        def on(state: AgentState, done: int, steps: int) -> tuple[AgentState, Array]:
+            env.reset(_seed(jax.random.fold_in(keys[0], done)))
+            state, infos = advance_on_host(agent, keys, state, env, data, done, steps, progress)
+            return state, np.mean([np.asarray(info.loss) for info in infos], 0)
+
+        part = max(-(-agent.steps // HOST_PARTS), LEAST_PART)
+        return in_parts(start, on, len(keys), agent.steps, part, progress, keeper)[0]
 
     def close(self) -> None:
         """Let go of the environments."""
@@ -146,7 +174,7 @@ class HostArena(AbstractArena):
         """So many lanes, made anew only where there were more or fewer."""
         if self._host.lanes != lanes:
             self._host.close()
-            self._host = make_host(self.env_id, lanes, workers=min(self._workers, lanes))
+            self._host = make_host(self.env_id, lanes, self._engine, workers=min(self._workers, lanes))
         return self._host
 
     def _batches(
@@ -194,7 +222,7 @@ def _until(leaf: np.ndarray, longest: int) -> np.ndarray:
 @jax.jit(static_argnames="act")
 def _act_all(act, key, number, actors, obs):
     keys = jax.random.split(jax.random.fold_in(key, number), obs.shape[0])
-    return jax.vmap(act)(actors, keys, obs).astype(jnp.int32)
+    return jax.vmap(act)(actors, keys, obs)
 
 
 @jax.jit(static_argnames="act")
@@ -211,5 +239,14 @@ def _returns_all(env, act, keys, actors):
 
 
 @jax.jit(static_argnames="demonstrators")
-def _learn_all(agent, keys, env, data, demonstrators):
-    return jax.vmap(lambda key, own: on_device(agent, key, env, own, demonstrators)[0])(keys, data)
+def _begin_all(agent, keys, env, data, demonstrators):
+    return jax.vmap(lambda key, own: begin_on_device(agent, key, env, own, demonstrators))(keys, data)
+
+
+@functools.partial(jax.jit, static_argnames="steps", donate_argnames="carry")  # the replay buffer is written in place
+def _advance_all(agent, keys, carry, env, data, done, steps):
+    def one(key, own_carry, own):
+        return advance_on_device(agent, key, own_carry, env, own, done, steps)
+
+    carry, info = jax.vmap(one)(keys, carry, data)
+    return carry, jnp.mean(info.loss, -1)

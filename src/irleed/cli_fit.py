@@ -1,12 +1,13 @@
 """The command `irleed fit`: in a finite MDP where there is one, with networks where there is none."""
 
+import contextlib
 import dataclasses
 import json
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import numpy as np
 import tyro
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -16,8 +17,13 @@ from rich.table import Table
 from irleed.arena import HostArena
 from irleed.baselines.bc import BehaviourCloning
 from irleed.baselines.ileed import Ileed
+from irleed.baselines.ileed_gaussian import GaussianIleed
 from irleed.baselines.sqil import Sqil
+from irleed.checkpoint import Stopped, writing
+from irleed.cli_run import Keeping
 from irleed.data import Demonstrations, Reading, load
+from irleed.data.transitions import are_choices
+from irleed.door import of_states
 from irleed.envs.mdp import FiniteMDP
 from irleed.envs.mdp_files import load_mdp
 from irleed.envs.toy_text import from_gymnasium
@@ -25,10 +31,13 @@ from irleed.errors import ConfigError, problem
 from irleed.evaluate import Earned
 from irleed.expertise import with_interval
 from irleed.fit import Fit, fit, suitable
-from irleed.fit_networks import MEMBERS, Algorithm, NetworkFit, check, fit_networks
+from irleed.fit_checks import Algorithm, check, clipped
+from irleed.fit_networks import MEMBERS, NetworkFit, fit_networks
 from irleed.fit_networks import suitable as suitable_networks
-from irleed.report import figures, progress
-from irleed.store import prepare, write_json
+from irleed.iq.gaussian_q import GaussianQ
+from irleed.report import progress
+from irleed.result import write
+from irleed.store import fingerprint, open_run, plain
 from irleed.tabular.irleed import Irleed
 from irleed.tabular.online import SoftQLearning
 from irleed.tabular.planning import Averaged, Soft
@@ -38,7 +47,8 @@ from irleed.tabular.statistics import tabulate
 PlannerName = Literal["soft", "averaged"]
 PLANNERS = {"soft": Soft(), "averaged": Averaged()}
 TABULAR, OFFLINE, ONLINE = ("irleed", "maxent"), ("irleed", "iq", "ileed", "bc"), ("irleed", "iq", "sqil")
-FOR_MDPS, FOR_NETWORKS = ("estimator", "planner", "endless", "discount"), ("seeds", "steps", "ends")
+FOR_MDPS, FOR_NETWORKS = ("estimator", "planner", "endless", "discount"), ("seeds", "steps", "ends", "clip")
+LASTING = ("checkpoint_every", "log")  # settings of runs that take long enough to be kept on the way
 
 
 @dataclass(frozen=True)
@@ -74,8 +84,10 @@ class FitCommand:
     """Demonstrations: a file or folder of any format that is known, see the documentation."""
     reading: Annotated[Reading, tyro.conf.arg(name="")]
     source: Annotated[Source, tyro.conf.arg(name="")]
+    keeping: Annotated[Keeping, tyro.conf.arg(name="")]
     out: Path | None = None
-    """Folder for fit.json, policy.safetensors and the figures; nothing is written without it."""
+    """Folder for fit.json, policy.safetensors and the figures, and for the run as it goes; nothing is written without
+    it."""
     algorithm: Literal["irleed", "maxent", "iq", "ileed", "bc", "sqil"] = "irleed"
     """IRLEED. In an MDP, also maximum-entropy IRL, which takes all demonstrators for equal experts. With networks, also
     IQ-Learn; offline ILEED and behaviour cloning; online SQIL."""
@@ -89,10 +101,13 @@ class FitCommand:
     seeds: int = MEMBERS
     """Networks: members of the ensemble that policy and intervals come from."""
     steps: int | None = None
-    """Networks: updates; online also steps of each member in the environment. 20,000 and 50,000 by default."""
+    """Networks: updates; online also steps of each member in the environment. By default 20,000; online 50,000, or
+    500,000 with continuous actions."""
     ends: Literal["neutral", "failure"] = "neutral"
     """Networks, IRLEED and IQ-Learn: whether it is a failure that the task ended before its time, as when a pole falls.
     On CartPole, where it is, policies are far better for saying so; on LunarLander, where it is not, they crash."""
+    clip: bool = False
+    """Networks, continuous actions with --env: bring actions that are out of the environment's bounds within them."""
     seed: int = 0
     """Where the random numbers start."""
     json: bool = False
@@ -100,14 +115,19 @@ class FitCommand:
 
     def run(self, console: Console) -> None:
         """Fit, print, and write what was asked for."""
+        self.keeping.check(self.out)
         demonstrations = load(self.data, self.reading)
         aside = Console(stderr=True)
         shape = None
-        if self.source.mdp is not None or _of_states(demonstrations):
+        if self.source.mdp is not None or of_states(demonstrations):
             found, folder, shape = self._tabular(demonstrations)
             warnings = () if found.converged else ("stopped before convergence; see `history`",)
         else:
-            found, folder = self._networks(demonstrations)
+            try:
+                found, folder = self._networks(demonstrations, aside)
+            except Stopped as stopped:
+                say(aside, f"{stopped}; the same command with --resume goes on from there")
+                sys.exit(130)
             warnings = found.warnings
         for warning in warnings:
             say(aside, f"warning: {warning}")
@@ -118,36 +138,46 @@ class FitCommand:
             if isinstance(found, NetworkFit) and found.returns:
                 console.print(_returns(found.returns))
         if folder is not None:
-            _write(folder, self, found, shape)
+            with writing(folder):
+                write(folder, found, self._settings(), demonstrations, shape)
             say(aside if self.json else console, f"wrote {folder}")
 
     def _tabular(self, data: Demonstrations) -> tuple[Fit, Path | None, tuple[int, int] | None]:
         mdp, shape = self.source.load()
         self._refuse_others(TABULAR, FOR_NETWORKS, "in an MDP")
+        refuse_ignored((self.keeping,), LASTING, "in an MDP")
         tabulate(data, mdp)  # data that do not belong to the MDP are refused before anything is written
-        folder = None if self.out is None else prepare(self.out)
         algorithm = self._planned(mdp, int(data.length.max()))
+        if self.out is not None:
+            config = {**plain(algorithm, "algorithm"), "endless": self.endless, "seed": self.seed}
+            open_run(self.out, config, fingerprint(data, mdp), resume=self.keeping.resume)
         with progress.shown(Console(stderr=True), "fit") as callback:
             found = fit(data, mdp, algorithm=algorithm, endless=self.endless, seed=self.seed, progress=callback)
-        return found, folder, shape
+        return found, self.out, shape
 
-    def _networks(self, data: Demonstrations) -> tuple[NetworkFit, Path | None]:
+    def _networks(self, data: Demonstrations, aside: Console) -> tuple[NetworkFit, Path | None]:
         online = self.source.env is not None
         way = "for networks that play (--env)" if online else "for networks that do not play (no --env)"
         self._refuse_others(ONLINE if online else OFFLINE, FOR_MDPS, way)
-        algorithm = self._learner(data.demonstrators, online)
-        arena = HostArena(self.source.env) if self.source.env is not None else None
-        try:
+        algorithm = self._learner(data, online)
+        with contextlib.ExitStack() as stack:
+            arena = None
+            if self.source.env is not None:
+                arena = stack.enter_context(contextlib.closing(HostArena(self.source.env)))
+                if self.clip and not isinstance(arena.actions, int):
+                    data = clipped(data, arena.actions)
             check(data, algorithm, arena, self.seeds)
-            folder = None if self.out is None else prepare(self.out)
-            with progress.shown(Console(stderr=True), "fit") as callback:
-                found = fit_networks(
-                    data, algorithm, arena=arena, members=self.seeds, seed=self.seed, progress=callback
-                )
-        finally:
-            if arena is not None:
-                arena.close()
-        return found, folder
+            keeper = None
+            if self.out is not None:
+                own = {"seeds": self.seeds, "seed": self.seed, "env": self.source.env}
+                config = {**plain(algorithm, "algorithm"), **own}
+                kept = open_run(self.out, config, fingerprint(data), resume=self.keeping.resume)
+                keeper = stack.enter_context(self.keeping.keeper(kept, config, lambda text: say(aside, text)))
+            callback = stack.enter_context(progress.shown(aside, "fit"))
+            found = fit_networks(
+                data, algorithm, arena=arena, members=self.seeds, seed=self.seed, progress=callback, keeper=keeper
+            )
+        return found, self.out
 
     def _planned(self, mdp: FiniteMDP, horizon: int) -> Irleed | Published:
         planner, maxent = PLANNERS[self.planner], self.algorithm == "maxent"
@@ -157,13 +187,22 @@ class FitCommand:
         inference = SoftQLearning() if online else Planned(planner, endless=self.endless)
         return Published(inference=inference, horizon=horizon, outer_rounds=1 if maxent else 2)
 
-    def _learner(self, demonstrators: int, online: bool) -> Algorithm:
-        if self.algorithm not in ("irleed", "iq"):
-            refuse_ignored((self,), ("ends",), f"with {self.algorithm}")
-        survival = self.ends == "failure"
-        shared = suitable_networks(demonstrators, online=online, iq=self.algorithm == "iq", survival=survival)
-        found = {"ileed": Ileed(), "bc": BehaviourCloning(), "sqil": Sqil()}.get(self.algorithm, shared)
+    def _learner(self, data: Demonstrations, online: bool) -> Algorithm:
+        continuous = not are_choices(data)
+        if continuous or self.algorithm not in ("irleed", "iq"):
+            refuse_ignored((self,), ("ends",), "with continuous actions" if continuous else f"with {self.algorithm}")
+        iq, survival = self.algorithm == "iq", self.ends == "failure"
+        shared = suitable_networks(data.demonstrators, online=online, iq=iq, survival=survival, continuous=continuous)
+        choices = {"ileed": Ileed(), "bc": BehaviourCloning(), "sqil": Sqil()}
+        numbers = {"ileed": GaussianIleed(), "bc": GaussianQ.cloning()}
+        found = (numbers | {"sqil": Sqil()} if continuous else choices).get(self.algorithm, shared)
         return found if self.steps is None else dataclasses.replace(found, steps=self.steps)
+
+    def _settings(self) -> dict[str, Any]:
+        """As they are kept beside the answer."""
+        own = dataclasses.asdict(self)
+        reading, source, _ = own.pop("reading"), own.pop("source"), own.pop("keeping")
+        return {key: str(value) for key, value in {**own, **source}.items()} | {"reading": reading}
 
     def _refuse_others(self, algorithms: tuple[str, ...], others: tuple[str, ...], way: str) -> None:
         """Settings that would be ignored are a mistake."""
@@ -190,12 +229,6 @@ def say(console: Console, text: str) -> None:
     console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
-def _of_states(data: Demonstrations) -> bool:
-    """Whether observations are one whole number each: the states of an MDP, of which a network could make nothing."""
-    obs = np.asarray(data.obs)
-    return obs.ndim == 1 and bool(np.all(obs == np.floor(obs)))
-
-
 def _returns(rows: tuple[Earned, ...], limit: int = 30) -> Table:
     """What was earned, in the order of the rows."""
     table = Table(title="Return", caption="means with 90 % intervals", box=SIMPLE_HEAD, pad_edge=False)
@@ -206,19 +239,3 @@ def _returns(rows: tuple[Earned, ...], limit: int = 30) -> Table:
     if len(rows) > limit:
         table.add_row(f"and {len(rows) - limit} more")
     return table
-
-
-def _write(folder: Path, command: FitCommand, found: Fit | NetworkFit, shape: tuple[int, int] | None) -> None:
-    """The answer as JSON, the policy, and the pictures: expertise, and reward and biases as maps of a grid."""
-    own = dataclasses.asdict(command)
-    reading, source = own.pop("reading"), own.pop("source")
-    settings = {key: str(value) for key, value in {**own, **source}.items()} | {"reading": reading}
-    bias = {"bias": np.asarray(found.bias).tolist()} if isinstance(found, Fit) else {}
-    write_json(folder / "fit.json", {"config": settings, **found.summary(), **bias})
-    found.policy.save(folder / "policy.safetensors")
-    names, expertise = found.expertise.names, found.expertise
-    bars = figures.expertise_bars(names, expertise.precision, expertise.precision_low, expertise.precision_high)
-    figures.save(bars, folder / "expertise")
-    if isinstance(found, Fit) and shape is not None and np.prod(shape) == len(found.weights):
-        maps = {"shared reward": found.weights, **{f"bias of {n}": b for n, b in zip(names, found.bias, strict=True)}}
-        figures.save(figures.gridworld_maps(*shape, dict(list(maps.items())[:8])), folder / "maps")

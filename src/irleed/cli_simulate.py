@@ -1,10 +1,13 @@
 """The command `irleed simulate`: demonstrators of known precision and accuracy, in a finite MDP or from a critic."""
 
+import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
+import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 import tyro
 from rich.console import Console
@@ -18,7 +21,8 @@ from irleed.simulate import simulate
 from irleed.simulate_critic import CriticDemonstrator, draw_demonstrators, to_demonstrations
 from irleed.store import prepare, write_json
 
-FOR_MDPS, FOR_CRITICS = ("mdp", "discount", "horizon", "accuracy", "planner", "endless"), ("bias_scale", "workers")
+FOR_MDPS = ("mdp", "discount", "horizon", "accuracy", "planner", "endless")
+FOR_CRITICS = ("precision", "bias_scale", "names", "workers")
 
 
 @dataclass(frozen=True)
@@ -47,8 +51,12 @@ class SimulateCommand:
     """In an MDP: plan as if terminal states did not end the episode."""
     critic: str | None = None
     """A critic that comes with the package (cartpole, lunarlander), or a file."""
-    bias_scale: float = 0.0
-    """With a critic: biases are fresh networks times this."""
+    precision: tuple[float, ...] = ()
+    """With a critic: everyone's precision, in place of --demonstrators and --max-precision."""
+    bias_scale: tuple[float, ...] = (0.0,)
+    """With a critic: biases are fresh networks times this; one number for all, or one each."""
+    names: tuple[str, ...] = ()
+    """With a critic: what they are called."""
     workers: int = 0
     """With a critic: processes for the environment's lanes; 0: this one."""
     seed: int = 0
@@ -74,21 +82,45 @@ class SimulateCommand:
 
     def _by_critic(self, name: str) -> tuple[Demonstrations, dict[str, object]]:
         refuse_ignored((self.source, self), FOR_MDPS, "with a critic")
-        for setting, least in (("demonstrators", 1), ("episodes", 1), ("max_precision", 0), ("workers", 0)):
-            if not getattr(self, setting) >= least:
-                flag = f"--{setting.replace('_', '-')}"
-                expected = f"{least} or more"
-                raise ConfigError(problem(flag, got=getattr(self, setting), expected=expected, remedy="choose another"))
+        if self.precision:
+            refuse_ignored((self,), ("demonstrators", "max_precision"), "beside --precision")
+        people = len(self.precision) or self.demonstrators
+        self._check(people)
         if self.source.env is None:
             raise ConfigError(problem("--critic", got="no --env", expected="where it plays", remedy="give --env ID"))
         critic, arena = load_critic(name), make_arena(self.source.env, self.workers)
         try:
             check_fit(critic, name, arena.observation_shape, arena.actions, self.source.env)
             draw_key, play_key = jax.random.split(jax.random.key(self.seed))
-            people = draw_demonstrators(draw_key, critic, self.max_precision, self.bias_scale, self.demonstrators)
-            played = arena.play(play_key, people, CriticDemonstrator.act, self.episodes)
+            drawn = draw_demonstrators(draw_key, critic, self.max_precision, 0.0, people)
+            scale = np.broadcast_to(np.asarray(self.bias_scale, np.float32), people)
+            precision = jnp.asarray(self.precision, jnp.float32) if self.precision else drawn.precision
+            drawn = eqx.tree_at(lambda d: (d.precision, d.bias_scale), drawn, (precision, jnp.asarray(scale)))
+            played = arena.play(play_key, drawn, CriticDemonstrator.act, self.episodes)
         finally:
             arena.close()
-        precision = [None if np.isinf(p) else float(p) for p in np.asarray(people.precision)]
-        truth = {"precision": precision, "bias_scale": self.bias_scale, "returns": played.total.mean(1).tolist()}
-        return to_demonstrations(played), truth
+        known = [None if np.isinf(p) else float(p) for p in np.asarray(precision)]
+        truth = {"precision": known, "bias_scale": scale.tolist(), "returns": played.total.mean(1).tolist()}
+        found = to_demonstrations(played)
+        return dataclasses.replace(found, names=self.names or found.names), truth
+
+    def _check(self, people: int) -> None:
+        """Refuse settings of so many demonstrators that cannot be, before anyone plays."""
+        for setting, least in (("demonstrators", 1), ("episodes", 1), ("max_precision", 0), ("workers", 0)):
+            if not getattr(self, setting) >= least:
+                _refuse(setting, getattr(self, setting), f"{least} or more")
+        for value in self.precision:
+            if not value >= 0:
+                _refuse("precision", value, "0 or more")
+        for setting, allowed in (("bias_scale", (1, people)), ("names", (0, people))):
+            if len(getattr(self, setting)) not in allowed:
+                _refuse(setting, f"{len(getattr(self, setting))} of them", f"one for each of the {people}")
+        if not np.isfinite(self.bias_scale).all():
+            _refuse("bias_scale", self.bias_scale, "finite numbers")
+        if len(set(self.names)) < len(self.names):
+            _refuse("names", ", ".join(self.names), "each once")
+
+
+def _refuse(setting: str, got: object, expected: str) -> NoReturn:
+    flag = f"--{setting.replace('_', '-')}"
+    raise ConfigError(problem(flag, got=got, expected=expected, remedy="choose another"))

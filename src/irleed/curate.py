@@ -12,15 +12,14 @@ from typing import Any
 
 import equinox as eqx
 import numpy as np
-from scipy.special import log_softmax
 
 from irleed._typing import Bool, Float, Int
 from irleed.data import Demonstrations, Reading
+from irleed.data.transitions import are_choices
 from irleed.errors import ConfigError, DataError, SpaceError, problem
-from irleed.iq.ensemble import NetworkPolicy
+from irleed.iq.gaussian_ensemble import GaussianEnsemble
+from irleed.iq.saved import Policy, load_policy
 from irleed.policy import TabularPolicy
-
-Policy = TabularPolicy | NetworkPolicy
 
 
 class Run(eqx.Module):
@@ -90,8 +89,7 @@ def read_run(folder: str | Path) -> Run:
     if not len(rows) or not np.isfinite(precision).all() or not (precision > 0).all() or not (bias >= 0).all():
         got, expected = "an expertise table that is none", "positive precisions"
         raise DataError(problem(f"{folder}, fit.json", got=got, expected=expected, remedy="fit again"))
-    policy: Any = NetworkPolicy if "members" in found else TabularPolicy
-    return Run(policy.load(folder / "policy.safetensors"), names, precision, bias, reading)
+    return Run(load_policy(folder / "policy.safetensors"), names, precision, bias, reading)
 
 
 def curate(data: Demonstrations, run: Run, share: float = 0.5) -> Curation:
@@ -119,18 +117,24 @@ def curate(data: Demonstrations, run: Run, share: float = 0.5) -> Curation:
 def _log_probability(policy: Policy, data: Demonstrations) -> Float[np.ndarray, " N"]:
     """Of every action, under the shared policy."""
     action = np.asarray(data.action)
-    if action.ndim != 1 or action.dtype.kind == "f" and not np.array_equal(action, np.floor(action)):
+    remedy = "curate the data that were fitted"
+    if isinstance(policy, GaussianEnsemble):
+        size = policy.members.squashing.middle.shape[-1]
+        if action.reshape(len(action), -1).shape[-1] != size:
+            got = f"shape {action.shape[1:]}"
+            raise SpaceError(problem("actions", got=got, expected=f"{size} numbers, the policy's", remedy=remedy))
+        return policy.log_likelihood(data.observation, action)
+    if not are_choices(data):
         got = f"shape {action.shape[1:]}, {action.dtype}"
-        raise SpaceError(problem("actions", got=got, expected="one whole number each", remedy="curate discrete data"))
+        raise SpaceError(problem("actions", got=got, expected="one whole number each", remedy=remedy))
     if isinstance(policy, TabularPolicy):
         table = np.log(np.maximum(np.asarray(policy.probabilities, float), 1e-12))
         state = np.asarray(data.observation).astype(np.int64)
         _within(state, len(table), "observations")
-        scores = table[state]
-    else:
-        scores = log_softmax(policy.scores(data.observation), axis=-1)
-    _within(action, scores.shape[-1], "actions")
-    return scores[np.arange(len(action)), action.astype(np.int64)].astype(float)
+        _within(action, table.shape[1], "actions")
+        return table[state, action.astype(np.int64)]
+    _within(action, policy.scores(data.observation[:1]).shape[-1], "actions")
+    return policy.log_likelihood(data.observation, action)
 
 
 def _within(values: np.ndarray, count: int, what: str) -> None:

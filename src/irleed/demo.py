@@ -1,6 +1,5 @@
 """The whole story on a gridworld, in a minute: five uneven demonstrators in; a better policy and a judgement out."""
 
-from dataclasses import dataclass
 from pathlib import Path
 
 import jax
@@ -24,52 +23,41 @@ from irleed.tabular.statistics import expected_return
 HORIZON = 100
 
 
-@dataclass(frozen=True)
-class Demo:
-    """Five demonstrators of uneven skill on a gridworld: who is how good, and a policy better than the best of them."""
-
-    out: Path = Path("irleed-demo")
-    """Folder for the data, the MDP and the figures."""
-    seed: int = 4
-    """Which five demonstrators."""
-
-    def run(self, console: Console) -> None:
-        """Simulate, fit IRLEED and maximum-entropy IRL, compare."""
-        folder = prepare(self.out)
-        world = paper_gridworld()
-        console.print(
-            "A 7 x 7 grid; three corners end the episode with reward 1. Five demonstrators, each with a precision and a"
-            " biased idea of the reward, play 40 episodes each. Nobody tells us who is good.",
-            highlight=False,
-        )
-        data, truth = simulate(
-            self.seed, world.mdp, planner=Averaged(), max_precision=3.0, accuracy=2.5, endless=True, horizon=HORIZON
-        )
-        save(data, folder / "demonstrations.npz")
-        save_mdp(world.mdp, folder / "mdp.npz", (world.rows, world.columns))
-        found = {}
-        for name, algorithm in (("IRLEED", Irleed(planner=Averaged())), ("IRL", Irleed.maxent(planner=Averaged()))):
-            with progress.shown(Console(stderr=True), name) as callback:
-                found[name] = fit(data, world.mdp, algorithm=algorithm, endless=True, progress=callback)
-        expertise = found["IRLEED"].expertise
-        console.print(expertise.table())
-        console.print(_truth(data.names, truth, expertise.ranking))
-        returns = {name: exact_return(world, each.policy) for name, each in found.items()}
-        earned = np.asarray(data.returns())
-        console.print(_returns(np.array([earned[data.owner == i].mean() for i in range(5)]), returns))
-        maps = {
-            "true reward": np.asarray(world.mdp.reward),
-            "demonstrations": np.bincount(np.asarray(data.obs), minlength=world.mdp.states).astype(float),
-            **{name: np.asarray(each.weights) for name, each in found.items()},
-        }
-        figures.save(figures.gridworld_maps(world.rows, world.columns, maps), folder / "rewards")
-        bars = figures.expertise_bars(
-            data.names, expertise.precision, expertise.precision_low, expertise.precision_high
-        )
-        figures.save(bars, folder / "expertise")
-        again = f"irleed fit {folder}/demonstrations.npz --mdp {folder}/mdp.npz --planner averaged --endless"
-        wrote = f"wrote the data, the MDP and the figures to {folder}; next, try\n  {again}"
-        console.print(wrote, markup=False, highlight=False, soft_wrap=True)
+def gridworld(out: Path, seed: int, console: Console) -> None:
+    """Simulate, fit IRLEED and maximum-entropy IRL, compare; data, MDP and figures are in the folder afterwards."""
+    folder = prepare(out)
+    world = paper_gridworld()
+    console.print(
+        "A 7 x 7 grid; three corners end the episode with reward 1. Five demonstrators, each with a precision and a"
+        " biased idea of the reward, play 40 episodes each. Nobody tells us who is good.",
+        highlight=False,
+    )
+    data, truth = simulate(
+        seed, world.mdp, planner=Averaged(), max_precision=3.0, accuracy=2.5, endless=True, horizon=HORIZON
+    )
+    save(data, folder / "demonstrations.npz")
+    save_mdp(world.mdp, folder / "mdp.npz", (world.rows, world.columns))
+    found = {}
+    for name, algorithm in (("IRLEED", Irleed(planner=Averaged())), ("IRL", Irleed.maxent(planner=Averaged()))):
+        with progress.shown(Console(stderr=True), name) as callback:
+            found[name] = fit(data, world.mdp, algorithm=algorithm, endless=True, progress=callback)
+    expertise = found["IRLEED"].expertise
+    console.print(expertise.table())
+    console.print(_truth(data.names, truth, expertise.ranking))
+    returns = {name: exact_return(world, each.policy) for name, each in found.items()}
+    earned = np.asarray(data.returns())
+    console.print(_returns(np.array([earned[data.owner == i].mean() for i in range(5)]), returns))
+    maps = {
+        "true reward": np.asarray(world.mdp.reward),
+        "demonstrations": np.bincount(np.asarray(data.obs), minlength=world.mdp.states).astype(float),
+        **{name: np.asarray(each.weights) for name, each in found.items()},
+    }
+    figures.save(figures.gridworld_maps(world.rows, world.columns, maps), folder / "rewards")
+    bars = figures.expertise_bars(data.names, expertise.precision, expertise.precision_low, expertise.precision_high)
+    figures.save(bars, folder / "expertise")
+    again = f"irleed fit {folder}/demonstrations.npz --mdp {folder}/mdp.npz --planner averaged --endless"
+    wrote = f"wrote the data, the MDP and the figures to {folder}; next, try\n  {again}"
+    console.print(wrote, markup=False, highlight=False, soft_wrap=True)
 
 
 @in_double_precision

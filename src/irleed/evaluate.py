@@ -10,13 +10,13 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.stats import t as student
 
-from irleed._typing import Array, Bool, Float, Int, Key, Shaped
+from irleed._typing import Array, Bool, Float, Key, Shaped
 from irleed.envs.step import AbstractEnv
 from irleed.expertise import INTERVAL
-from irleed.policy import SoftmaxPolicy
+from irleed.policy import AbstractActor
 
 # From a key and an observation to an action.
-Act = Callable[[Key, Shaped[Array, "..."]], Int[Array, ""]]
+Act = Callable[[Key, Shaped[Array, "..."]], Shaped[Array, "..."]]
 
 
 class Played(eqx.Module):
@@ -24,7 +24,7 @@ class Played(eqx.Module):
 
     obs: Shaped[Array, "..."]
     next_obs: Shaped[Array, "..."]
-    action: Int[Array, "*lanes T"]
+    action: Shaped[Array, "..."]
     reward: Float[Array, "*lanes T"]
     terminated: Bool[Array, "*lanes T"]
     alive: Bool[Array, "*lanes T"]
@@ -51,7 +51,7 @@ def play(key: Key, env: AbstractEnv, act: Act) -> Played:
     return Played(seen.obs, seen.next_obs, seen.action, seen.reward, seen.terminated, alive)
 
 
-def returns(key: Key, env: AbstractEnv, policy: SoftmaxPolicy, episodes: int, *, greedy: bool) -> Float[Array, " E"]:
+def returns(key: Key, env: AbstractEnv, policy: AbstractActor, episodes: int, *, greedy: bool) -> Float[Array, " E"]:
     """Returns of so many episodes, by the likeliest actions or by drawn ones."""
 
     def one(own):

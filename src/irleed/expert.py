@@ -11,7 +11,7 @@ from rich.table import Table
 
 from irleed.arena import AbstractArena, likeliest, make_arena
 from irleed.errors import ConfigError, problem
-from irleed.experiments.critics import check_fit, load_critic, save_critic
+from irleed.experiments.critics import check_choices, check_fit, load_critic, save_critic
 from irleed.iq.critic import SoftCritic
 from irleed.iq.networks import Mlp
 from irleed.report import progress
@@ -62,6 +62,7 @@ class ExpertCommand:
                 )
         prepare(self.out.parent)
         arena = make_arena(self.env, self.workers)
+        check_choices(arena.actions, self.env)
         learn_key, choice_key, report_key = jax.random.split(jax.random.key(self.seed), 3)
         settings = ("hidden", "steps", "batch", "rate", "discount", "temperature", "random")
         agent = SoftCritic(

@@ -1,14 +1,20 @@
 """Expertise: the answer about the demonstrators."""
 
+import html
+from typing import Any
+
 import equinox as eqx
 import numpy as np
 from rich.box import SIMPLE_HEAD
 from rich.markup import escape
 from rich.table import Table
 
-from irleed._typing import Array, Float, Scalar
+from irleed._typing import Array, Float, Int, Scalar
+from irleed.data.formats.base import library
 
 INTERVAL = 0.9
+HEADINGS = ("demonstrator", "n", "precision", "bias", "loglik", "weight")
+CAPTION = "intervals hold 90 %; precision 1 is the average"
 
 
 class Expertise(eqx.Module):
@@ -35,7 +41,7 @@ class Expertise(eqx.Module):
     @property
     def ranking(self) -> tuple[str, ...]:
         """Names, the most precise first."""
-        return tuple(self.names[i] for i in np.argsort(-np.asarray(self.precision), kind="stable"))
+        return tuple(self.names[i] for i in self._order)
 
     def to_dict(self) -> list[dict[str, object]]:
         """One plain dictionary a demonstrator, for JSON."""
@@ -47,30 +53,56 @@ class Expertise(eqx.Module):
 
     def table(self, limit: int = 30) -> Table:
         """A readable table, the most precise first."""
-        caption = "intervals hold 90 %; precision 1 is the average"
-        table = Table(title="Expertise", caption=caption, box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-        for heading in ("demonstrator", "n", "precision", "bias", "loglik", "weight"):
-            table.add_column(heading, justify="left" if heading == "demonstrator" else "right", no_wrap=True)
-        order = np.argsort(-np.asarray(self.precision), kind="stable")
-        for i in order[:limit]:
-            table.add_row(
-                escape(self.names[i]),
+        table = Table(title="Expertise", caption=CAPTION, box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+        for heading in HEADINGS:
+            table.add_column(heading, justify="left" if heading == HEADINGS[0] else "right", no_wrap=True)
+        for row in self._rows(limit):
+            table.add_row(*map(escape, row))
+        return table
+
+    def to_frame(self) -> Any:
+        """A pandas DataFrame, a row for each demonstrator, by name, the most precise first."""
+        pandas = library("pandas", "formats")
+        columns = {name: np.asarray(getattr(self, name)) for name in self.__dataclass_fields__ if name != "names"}
+        frame = pandas.DataFrame(columns, index=pandas.Index(self.names, name="demonstrator"))
+        return frame.iloc[self._order]
+
+    def _repr_html_(self, limit: int = 30) -> str:
+        """The same table for notebooks."""
+        rows = [("th", HEADINGS), *(("td", row) for row in self._rows(limit))]
+        lines = ["".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in row) for tag, row in rows]
+        return f"<table><caption>{CAPTION}</caption>{''.join(f'<tr>{line}</tr>' for line in lines)}</table>"
+
+    @property
+    def _order(self) -> Int[np.ndarray, " D"]:
+        return np.argsort(-np.asarray(self.precision), kind="stable")
+
+    def _rows(self, limit: int) -> list[tuple[str, ...]]:
+        """The cells of a table, the most precise first; of many, a last row says how many are left out."""
+        rows = [
+            (
+                self.names[i],
                 f"{self.transitions[i]:.0f}",
-                with_interval(self.precision[i], self.precision_low[i], self.precision_high[i]),
-                with_interval(self.bias[i], self.bias_low[i], self.bias_high[i]),
+                _interval(self.precision[i], self.precision_low[i], self.precision_high[i]),
+                _interval(self.bias[i], self.bias_low[i], self.bias_high[i]),
                 f"{self.log_likelihood[i]:.3f}",
                 f"{self.weight[i]:.2f}",
             )
-        if len(order) > limit:
-            table.add_row(f"and {len(order) - limit} more")
-        return table
+            for i in self._order[:limit]
+        ]
+        left = len(self.names) - limit
+        return rows + [(f"and {left} more",)] if left > 0 else rows
 
 
 def with_interval(value: Scalar, low: Scalar, high: Scalar) -> str:
     """``1.75 [1.39, 2.19]``, the value alone where there is no interval, nothing where there is no value."""
+    return escape(_interval(value, low, high))
+
+
+def _interval(value: Scalar, low: Scalar, high: Scalar) -> str:
     if np.isnan(value):
         return ""
-    return f"{value:.2f}" if np.isnan(low) else escape(f"{value:.2f} [{low:.2f}, {high:.2f}]")
+    return f"{value:.2f}" if np.isnan(low) else f"{value:.2f} [{low:.2f}, {high:.2f}]"
 
 
 def _plain(value: float) -> float | None:

@@ -13,6 +13,7 @@ from irleed.data.demonstrations import Demonstrations
 from irleed.envs.mdp import FiniteMDP
 from irleed.expertise import INTERVAL, Expertise
 from irleed.policy import TabularPolicy, boltzmann_probabilities
+from irleed.result import AbstractFit, Origin
 from irleed.run import Progress, run
 from irleed.tabular.curvature import Probed, Written
 from irleed.tabular.intervals import Judgement
@@ -29,13 +30,14 @@ LARGE_TOLERANCE = 1.0
 SHARPNESS = 0.5
 
 
-class Fit(eqx.Module):
+class Fit(AbstractFit):
     """What was learnt: a policy, who is how good, and the shared reward."""
 
     policy: TabularPolicy
     expertise: Expertise
     weights: Float[Array, " F"]
     bias: Float[Array, "D F"]
+    origin: Origin
     history: tuple[dict[str, int | float], ...] = eqx.field(static=True)
     converged: bool = eqx.field(static=True)
     seconds: float = eqx.field(static=True)
@@ -50,6 +52,11 @@ class Fit(eqx.Module):
             "steps": int(self.history[-1]["step"]) if self.history else 0,
             "seconds": round(self.seconds, 3),
         }
+
+    def details(self) -> dict[str, object]:
+        """See `AbstractFit.details`."""
+        history = [{key: value for key, value in row.items() if np.isfinite(value)} for row in self.history]
+        return {"bias": np.asarray(self.bias).tolist(), "history": history}
 
 
 def suitable(mdp: FiniteMDP, planner: AbstractPlanner, *, maxent: bool = False, anonymous: bool = False) -> Irleed:
@@ -95,6 +102,7 @@ def fit(
         expertise=_expertise(demonstrations.names, statistics, state.weights, judgement),
         weights=np.asarray(state.weights),
         bias=np.asarray(judgement.bias),
+        origin=Origin.of(demonstrations, algorithm, endless=endless, seed=seed),
         history=tuple(history),
         converged=bool(algorithm.converged(state)),
         seconds=time.perf_counter() - began,

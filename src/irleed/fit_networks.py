@@ -11,33 +11,37 @@ import numpy as np
 from irleed._typing import Int, Key
 from irleed.algorithm import AbstractOffline
 from irleed.arena import AbstractArena, drawn, likeliest
+from irleed.checkpoint import Keeper
 from irleed.data.demonstrations import Demonstrations
-from irleed.data.transitions import Transitions, stack
-from irleed.errors import ConfigError, DivergedError, SpaceError, problem
+from irleed.data.transitions import Transitions, are_choices, stack
+from irleed.errors import DivergedError, problem
 from irleed.evaluate import Earned
 from irleed.expertise import Expertise
-from irleed.iq.agent import AbstractAgent
+from irleed.fit_checks import Algorithm, check, needed
 from irleed.iq.ensemble import NetworkPolicy
+from irleed.iq.gaussian import GaussianPolicy
+from irleed.iq.gaussian_ensemble import GaussianEnsemble
+from irleed.iq.gaussian_q import GaussianQ
 from irleed.iq.judge import judge
 from irleed.iq.online import OnlineSoftQ
+from irleed.iq.sac import Sac
 from irleed.iq.soft_q import SoftQ
-from irleed.policy import SoftmaxPolicy
+from irleed.policy import AbstractActor, SoftmaxPolicy
+from irleed.result import AbstractFit, Origin
 from irleed.run import Progress, train_all
 
 MEMBERS = 8
 # Up to this many demonstrators have a bias network each; more share a trunk with this many outputs.
 OWN_NETWORKS, RANK = 16, 8
-MOST_ACTIONS = 10_000  # larger numbers are something else than choices
 EPISODES = 50  # that the policy plays, by its likeliest actions and by drawn ones
 
-Algorithm = AbstractOffline | AbstractAgent
 
-
-class NetworkFit(eqx.Module):
+class NetworkFit(AbstractFit):
     """What was learnt: a policy, and who is how good. Members that diverged are in neither."""
 
-    policy: NetworkPolicy
+    policy: NetworkPolicy | GaussianEnsemble
     expertise: Expertise
+    origin: Origin
     returns: tuple[Earned, ...] = eqx.field(static=True)  # of the policy and of the demonstrators; none offline
     history: tuple[dict[str, int | float], ...] = eqx.field(static=True)  # mean loss; empty where agents played
     warnings: tuple[str, ...] = eqx.field(static=True)
@@ -53,19 +57,25 @@ class NetworkFit(eqx.Module):
             "returns": [{key: None if value != value else value for key, value in row.items()} for row in rows],
             "history": list(self.history),
             "steps": self.steps,
-            "members": self.policy.members.sharpness.shape[0],
+            "members": self.policy.size,
             "warnings": list(self.warnings),
             "seconds": round(self.seconds, 3),
         }
 
+    def details(self) -> dict[str, object]:
+        """See `AbstractFit.details`: nothing."""
+        return {}
+
 
 def suitable(
-    demonstrators: int, *, online: bool = False, iq: bool = False, survival: bool = False
-) -> SoftQ | OnlineSoftQ:
+    demonstrators: int, *, online: bool = False, iq: bool = False, survival: bool = False, continuous: bool = False
+) -> SoftQ | OnlineSoftQ | GaussianQ | Sac:
     """IRLEED, or IQ-Learn, with the biases that suit the number of demonstrators; see `SoftQ.survival`."""
     changes: dict[str, object] = {"rank": None if demonstrators <= OWN_NETWORKS else RANK}
     if iq:
         changes |= {"learn_precision": False, "learn_bias": False}
+    if continuous:
+        return dataclasses.replace(Sac() if online else GaussianQ(), **changes)
     if online:
         playing = OnlineSoftQ.survival() if survival else OnlineSoftQ()
         return dataclasses.replace(playing, learner=dataclasses.replace(playing.learner, **changes))
@@ -80,8 +90,9 @@ def fit_networks(
     members: int = MEMBERS,
     seed: int = 0,
     progress: Progress | None = None,
+    keeper: Keeper | None = None,
 ) -> NetworkFit:
-    r"""Learn from demonstrations with discrete actions, by an ensemble of networks trained as one batch.
+    r"""Learn from demonstrations by an ensemble of networks trained as one batch.
 
     Every member starts from its own random numbers. The first learns from the data as they are, every other one from
     its own bootstrap resample of each demonstrator's episodes, so that intervals, which are quantiles over the members,
@@ -89,19 +100,24 @@ def fit_networks(
 
     In the expertise, precision is the median over members in the gauge; bias the root mean square of what a
     demonstrator adds to the shared values where they acted, over that of the shared values (both relative to their mean
-    over actions: what does not depend on the action changes no choice); `log_likelihood` the members' mean; `weight`
-    the share in the sum of precision times transitions.
+    over actions: what does not depend on the action changes no choice), and for continuous actions how far their mean
+    is off, in spreads of the shared policy; `log_likelihood` the members' mean; `weight` the share in the sum of
+    precision times transitions.
 
     **Arguments:**
 
-    - `algorithm`: IRLEED by default, offline, or online if there is an arena. `irleed.iq.soft_q`, `irleed.iq.online`
-      and `irleed.baselines` have the others; agents need an arena.
+    - `algorithm`: IRLEED by default, offline, or online if there is an arena. `irleed.iq.soft_q`, `irleed.iq.online`,
+      for continuous actions `irleed.iq.gaussian_q` and `irleed.iq.sac`, and `irleed.baselines` have the others; agents
+      need an arena.
     - `arena`: where agents learn, and where what was learnt is tried; see `irleed.arena`.
     - `members`: of the ensemble.
-    - `progress`: called as the fit proceeds.
+    - `progress`: called as the fit proceeds, with the steps done, how many there are and, now and then, `loss=`.
+    - `keeper`: keeps the run in a folder, and goes on from there; see `irleed.checkpoint`.
     """
     began = time.perf_counter()
-    algorithm = suitable(demonstrations.demonstrators, online=arena is not None) if algorithm is None else algorithm
+    if algorithm is None:
+        continuous = not are_choices(demonstrations)
+        algorithm = suitable(demonstrations.demonstrators, online=arena is not None, continuous=continuous)
     actions = check(demonstrations, algorithm, arena, members)
     sample_key, train_key, play_key = jax.random.split(jax.random.key(seed), 3)
     data = Transitions.from_demonstrations(demonstrations)
@@ -110,20 +126,21 @@ def fit_networks(
     keys, count = jax.random.split(train_key, members), demonstrations.demonstrators
     losses: list[tuple[int, np.ndarray]] = []
     if isinstance(algorithm, AbstractOffline):
-        state, losses = train_all(algorithm, keys, many, actions, count, progress)
+        state, losses = train_all(algorithm, keys, many, actions, count, progress, keeper)
     else:
-        state = _needed(arena).learn(algorithm, keys, many, count, progress).learner
+        state = needed(arena).learn(algorithm, keys, many, count, progress, keeper).learner
     kept, warnings = _sound(algorithm, state)
     parameters = jax.tree.map(lambda leaf: np.asarray(leaf)[kept], state.parameters)
-    policy = jax.tree.map(np.asarray, NetworkPolicy(jax.vmap(algorithm.policy)(parameters)))
+    policy = _together(jax.vmap(algorithm.policy)(parameters))
     return NetworkFit(
         policy=policy,
         expertise=judge(demonstrations.names, algorithm, parameters, data),
+        origin=Origin.of(demonstrations, algorithm, seeds=members, seed=seed),
         returns=() if arena is None else _earned(play_key, arena, policy, demonstrations),
         history=tuple({"step": step, "loss": float(loss[kept].mean())} for step, loss in losses),
         warnings=warnings,
         steps=algorithm.steps,
-        seconds=time.perf_counter() - began,
+        seconds=time.perf_counter() - began + (0.0 if keeper is None else keeper.earlier),
     )
 
 
@@ -134,49 +151,6 @@ def resampled(key: Key, data: Demonstrations) -> Demonstrations:
     first = np.cumsum(count) - count
     draw = np.asarray(jax.random.uniform(key, (len(order),), jnp.float32), float)
     return data.take(order[first[owner] + (draw * count[owner]).astype(int)])
-
-
-def check(data: Demonstrations, algorithm: Algorithm, arena: AbstractArena | None, members: int) -> int:
-    """The number of actions; what cannot be fitted is refused, before any work or any file depends on it."""
-    least = algorithm.warm + 1 if isinstance(algorithm, AbstractAgent) else 1
-    for name, value, lowest in (("seeds", members, 1), ("steps", algorithm.steps, least)):
-        if value < lowest:
-            remedy = "choose a larger number" + (": the first ones only fill the memory" if lowest > 1 else "")
-            raise ConfigError(problem(f"--{name}", got=value, expected=f"{lowest} or more", remedy=remedy))
-    if isinstance(algorithm, AbstractAgent):
-        _needed(arena)
-    largest = _largest_action(np.asarray(data.action))
-    if arena is None:
-        return largest + 1
-    if largest >= arena.actions:
-        expected = f"0 to {arena.actions - 1}, the environment's"
-        raise SpaceError(problem("actions", got=largest, expected=expected, remedy="name the one they were made in"))
-    if data.obs.shape[1:] != arena.observation_shape:
-        got, expected = f"shape {data.obs.shape[1:]}", f"{arena.observation_shape}, the environment's"
-        raise SpaceError(problem("observations", got=got, expected=expected, remedy="name the one they were made in"))
-    return arena.actions
-
-
-def _largest_action(action: np.ndarray) -> int:
-    """The largest of actions that are whole numbers from 0."""
-    whole, several = action.ndim == 1 and bool(np.all(action == np.floor(action))), "two actions or more from 0"
-    if not whole:
-        got = f"shape {action.shape[1:]}" if action.ndim > 1 else f"{action[action != np.floor(action)][0]}"
-        remedy = "continuous actions are not supported yet"
-        raise SpaceError(problem("actions", got=got, expected="one whole number each", remedy=remedy))
-    if action.min() < 0 or action.max() >= MOST_ACTIONS:
-        got, remedy = f"{action.min()} to {action.max()}", "number the actions from 0"
-        raise SpaceError(problem("actions", got=got, expected=f"0 to {MOST_ACTIONS - 1} at most", remedy=remedy))
-    if action.max() == 0:
-        raise SpaceError(problem("actions", got="0 alone", expected=several, remedy="add data where there is a choice"))
-    return int(action.max())
-
-
-def _needed(arena: AbstractArena | None) -> AbstractArena:
-    if arena is None:
-        remedy = "name one, or choose an algorithm that learns offline"
-        raise ConfigError(problem("an agent", got="no environment", expected="one to play in", remedy=remedy))
-    return arena
 
 
 def _sound(algorithm: Algorithm, state) -> tuple[Int[np.ndarray, " K"], tuple[str, ...]]:
@@ -194,9 +168,20 @@ def _sound(algorithm: Algorithm, state) -> tuple[Int[np.ndarray, " K"], tuple[st
     return np.flatnonzero(step < 0), (f"{said}; they are left out of the policy and the intervals",)
 
 
-def _earned(key: Key, arena: AbstractArena, policy: NetworkPolicy, data: Demonstrations) -> tuple[Earned, ...]:
+def _together(members: AbstractActor) -> NetworkPolicy | GaussianEnsemble:
+    """Members along a leading axis as one policy, at rest."""
+    if isinstance(members, GaussianPolicy):
+        return jax.tree.map(np.asarray, GaussianEnsemble(members))
+    if isinstance(members, SoftmaxPolicy):
+        return jax.tree.map(np.asarray, NetworkPolicy(members))
+    raise TypeError(f"no ensembles of {type(members).__name__}")
+
+
+def _earned(
+    key: Key, arena: AbstractArena, policy: NetworkPolicy | GaussianEnsemble, data: Demonstrations
+) -> tuple[Earned, ...]:
     """What the policy earns in the arena, and beside it what the demonstrators did, if that is known."""
-    actor = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], SoftmaxPolicy(policy, jnp.asarray(1.0, jnp.float32)))
+    actor = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], policy.actor)
     rows = [
         Earned.of(f"policy, {name} actions", arena.returns(jax.random.fold_in(key, number), actor, act, EPISODES)[0])
         for number, (name, act) in enumerate((("likeliest", likeliest), ("drawn", drawn)))

@@ -1,5 +1,6 @@
 """Policies as values: what a fit hands out, and what is saved."""
 
+import abc
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -9,8 +10,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save_file
+from safetensors.numpy import save
 
+from irleed._files import beside
 from irleed._typing import Array, Float, Int, Key, Scalar, Shaped
 from irleed.errors import DataError, SpaceError, problem
 
@@ -48,25 +50,27 @@ class TabularPolicy(eqx.Module):
     @classmethod
     def load(cls, path: str | Path) -> "TabularPolicy":
         """Read what `save` wrote."""
-        _, arrays = read_tensors(path, FORMAT, ("probabilities",))
+        _, arrays = read_tensors(path, (FORMAT,), ("probabilities",))
         return cls(probabilities=arrays["probabilities"])
 
 
 def write_tensors(path: str | Path, header: dict[str, str], arrays: dict[str, np.ndarray]) -> None:
-    """Write a safetensors file with a line of JSON."""
-    save_file(arrays, str(path), metadata={"irleed": json.dumps(header)})
+    """Write a safetensors file with a line of JSON, whole or not at all."""
+    with beside(Path(path)) as file:
+        file.write(save(arrays, metadata={"irleed": json.dumps(header)}))
 
 
 def read_tensors(
-    path: str | Path, form: str, names: Sequence[str] = ()
+    path: str | Path, forms: Sequence[str], names: Sequence[str] = ()
 ) -> tuple[dict[str, str], dict[str, np.ndarray]]:
-    """Header and arrays of what `write_tensors` wrote; another format, or one without these names, is refused."""
+    """Header and arrays of what `write_tensors` wrote; other formats, or one without these names, are refused."""
     try:
         with safe_open(str(path), framework="numpy") as file:
             header = json.loads((file.metadata() or {}).get("irleed", "{}"))
             found = header.get("format") if isinstance(header, dict) else None
-            if found != form:
-                raise DataError(problem(str(path), got=found, expected=form, remedy="name a saved policy"))
+            if found not in forms:
+                expected = " or ".join(forms)
+                raise DataError(problem(str(path), got=found, expected=expected, remedy="name a saved policy"))
             return header, {name: file.get_tensor(name) for name in {*names, *file.keys()}}
     except (OSError, SafetensorError, json.JSONDecodeError) as error:
         raise DataError(
@@ -74,7 +78,19 @@ def read_tensors(
         ) from error
 
 
-class SoftmaxPolicy(eqx.Module):
+class AbstractActor(eqx.Module):
+    """What acts in one situation, to be traced; of arrays alone, so that many are a leading axis."""
+
+    @abc.abstractmethod
+    def act(self, key: Key, observation: Shaped[Array, "..."], greedy: bool = False) -> Shaped[Array, "..."]:
+        """An action: drawn, or the one that it deems best."""
+
+    @abc.abstractmethod
+    def stray(self, key: Key, observation: Shaped[Array, "..."]) -> Shaped[Array, "..."]:
+        """Any action, drawn uniformly."""
+
+
+class SoftmaxPolicy(AbstractActor):
     """Acts by the softmax of a network's outputs times `sharpness`."""
 
     network: Callable[[Float[Array, "..."]], Float[Array, " A"]]  # a module, of arrays alone
@@ -85,9 +101,13 @@ class SoftmaxPolicy(eqx.Module):
         return self.sharpness * self.network(observation)
 
     def act(self, key: Key, observation: Float[Array, "..."], greedy: bool = False) -> Int[Array, ""]:
-        """An action in one situation."""
+        """See `AbstractActor.act`."""
         logits = self.logits(observation)
-        return jnp.argmax(logits) if greedy else jax.random.categorical(key, logits)
+        return (jnp.argmax(logits) if greedy else jax.random.categorical(key, logits)).astype(jnp.int32)
+
+    def stray(self, key: Key, observation: Float[Array, "..."]) -> Int[Array, ""]:
+        """See `AbstractActor.stray`."""
+        return jax.random.randint(key, (), 0, self.logits(observation).shape[-1], jnp.int32)
 
 
 def boltzmann_probabilities(q: Float[Array, "S A"], sharpness: Scalar) -> Float[Array, "S A"]:

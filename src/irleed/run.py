@@ -1,5 +1,6 @@
 """The loops: updates on the device until an algorithm says it has finished, or a number of steps is done."""
 
+import functools
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -8,14 +9,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from irleed._typing import Array, Float, Key, Shaped
-from irleed.algorithm import AbstractOffline, TrainState, advance, init
+from irleed.algorithm import AbstractOffline, Actions, TrainState, advance, init
+from irleed.checkpoint import Keeper
 from irleed.data.transitions import Transitions
 from irleed.envs.mdp import FiniteMDP
 from irleed.tabular.statistics import Statistics
 
-# Called with the number of updates done and the most there can be.
-Progress = Callable[[int, int], None]
-PARTS = 20  # of the training of networks: progress is told after each
+# Called with the number of updates done and the most there can be; and by name what else is known, such as the loss.
+Progress = Callable[..., None]
+PARTS = 100  # of the training of networks: progress is told after each, and a run can stop and go on there
 
 
 def run_to_end(algorithm: Any, key: Key, mdp: FiniteMDP, statistics: Statistics) -> Any:
@@ -84,29 +86,67 @@ def train_all(
     algorithm: AbstractOffline,
     keys: Shaped[Array, " P"],
     data: Transitions,
-    actions: int,
+    actions: Actions,
     demonstrators: int,
     progress: Progress | None = None,
+    keeper: Keeper | None = None,
 ) -> tuple[TrainState, list[tuple[int, Float[np.ndarray, " P"]]]]:
     """`irleed.algorithm.train` for every key and data set of a stack, as one batch and in parts.
 
     Returns the states, and after each part the step and every run's mean loss.
     """
     split = jax.vmap(jax.random.split)(keys)
-    state = _init_all(algorithm, split[:, 0], data, actions, demonstrators)
-    losses: list[tuple[int, np.ndarray]] = []
-    part, done = -(-algorithm.steps // PARTS), 0
-    while done < algorithm.steps:
-        steps = min(part, algorithm.steps - done)
-        state, loss = _advance_all(algorithm, split[:, 1], state, data, steps)
-        done += steps
-        losses.append((done, np.asarray(loss)))
+    given = algorithm, split[:, 0], data, actions, demonstrators
+
+    def on(state: TrainState, done: int, steps: int) -> tuple[TrainState, Array]:
+        return _advance_all(algorithm, split[:, 1], state, data, steps)
+
+    part = -(-algorithm.steps // PARTS)
+    shapes = functools.partial(_init_all.eval_shape, *given)
+    return in_parts(lambda: _init_all(*given), on, len(keys), algorithm.steps, part, progress, keeper, shapes)
+
+
+def in_parts(
+    start: Callable[[], Any],
+    advance: Callable[[Any, int, int], tuple[Any, Array]],
+    runs: int,
+    steps: int,
+    part: int,
+    progress: Progress | None = None,
+    keeper: Keeper | None = None,
+    shapes: Callable[[], Any] | None = None,
+) -> tuple[Any, list[tuple[int, Float[np.ndarray, " P"]]]]:
+    """Some runs side by side, `part` steps at a time, from the start or from where they were kept.
+
+    `advance(state, done, steps)` gives the state so many steps later and every run's mean loss. Parts are the same
+    whether or not a run was stopped between them, so that it ends the same, bit for bit. `shapes()` is what `start()`
+    would be, where that cannot be traced.
+    """
+    ends = [min(done + part, steps) for done in range(0, steps, part)]
+    losses, done = np.full((len(ends), runs), np.nan, np.float32), 0
+    kept = None if keeper is None else keeper.restore((jax.eval_shape(start) if shapes is None else shapes(), losses))
+    if kept is None:
+        state = start()
+    else:
+        (state, losses), done = kept
         if progress is not None:
-            progress(done, algorithm.steps)
-    return state, losses
+            progress(done, steps)
+    for number, end in enumerate(ends):
+        if end <= done:
+            continue
+        state, loss = advance(state, done, end - done)
+        losses[number], done = np.asarray(loss), end
+        sound = losses[number][np.isfinite(losses[number])]
+        figures = {"loss": float(sound.mean()) if len(sound) else np.nan}
+        if progress is not None:
+            progress(done, steps, **figures)
+        if keeper is not None:
+            keeper.save((state, losses), done, steps, figures)
+    return state, list(zip(ends, losses, strict=True))
 
 
-@jax.jit(static_argnames=("actions", "demonstrators"))
+# Random numbers for every layer, drawn once: to optimise the program would take longer than all else on a small task.
+@jax.jit(static_argnames=("actions", "demonstrators"), compiler_options={"xla_backend_optimization_level": 0})
 def _init_all(algorithm, keys, data, actions, demonstrators):
     return jax.vmap(lambda key, own: init(algorithm, key, own, actions, demonstrators))(keys, data)
 

@@ -1,5 +1,6 @@
 """A summary counts right, is plain JSON, and warns of what is odd, and only then."""
 
+import dataclasses
 import json
 
 import numpy as np
@@ -7,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from irleed.data import Demonstrations, Episode, summarise
+from irleed.data import Demonstrations, Episode, lazy, summarise
 
 
 def walk(start: float, actions: list, who="ann", terminated: bool = True, reward=None) -> Episode:
@@ -17,7 +18,9 @@ def walk(start: float, actions: list, who="ann", terminated: bool = True, reward
 
 
 def warnings(*episodes: Episode) -> list[str]:
-    return summarise(Demonstrations.from_episodes(episodes))["warnings"]
+    """All but that the action never changes: in most of these episodes it does not."""
+    found = summarise(Demonstrations.from_episodes(episodes))["warnings"]
+    return [warning for warning in found if not warning.startswith("the action never")]
 
 
 def test_the_table_has_what_was_played():
@@ -37,10 +40,16 @@ def test_the_table_has_what_was_played():
     ann |= {"mean_return": 4.0, "min_return": 3.0, "max_return": 5.0}
     bob |= {"mean_return": -2.0, "min_return": -2.0, "max_return": -2.0}
     assert summary["demonstrators"] == [ann, bob]
-    assert summary["observation"] == {"dtype": "float64", "shape": [2], "min": -21.0, "max": 21.0}
-    assert summary["action"] == {
-        "dtype": "int64", "shape": [], "min": 0, "max": 2, "histogram": {"0": 2, "1": 2, "2": 1},
-    }  # fmt: skip
+    never = {"constant": 0, "constant_first": []}
+    ranges = {"low": [0.0, -21.0], "high": [21.0, 0.0]}
+    assert summary["observation"] == {"dtype": "float64", "shape": [2], "min": -21.0, "max": 21.0, **never, **ranges}
+    counted = {"histogram": {"0": 2, "1": 2, "2": 1}, "histograms": None}
+    assert summary["action"] == {"dtype": "int64", "shape": [], "min": 0, "max": 2, **never, **counted}
+    lengths = {"edges": [0.5, 1.5, 2.5, 3.5], "counts": [2, 0, 1]}
+    assert summary["length"] == {"min": 1, "max": 3, "mean": 5 / 3, "histogram": lengths}
+    assert summary["returns"]["min"] == -2 and summary["returns"]["max"] == 5
+    assert sum(summary["returns"]["histogram"]["counts"]) == 3 and len(summary["returns"]["histogram"]["edges"]) == 21
+    assert summary["repeated"] == {"within": 0, "between": 0, "compared": "whole episodes"}
     assert summary["reward"] == {"min": -2.0, "max": 5.0}
     assert summary["warnings"] == []
 
@@ -127,3 +136,36 @@ def test_episodes_that_differ_in_one_action_or_in_where_they_end_are_no_copies()
     obs[-1] += 1
     other = Episode(obs, ending.action, True, "bob")
     assert warnings(walk(0, [0.5, 0.5]), walk(0, [0.5, 0.25], "bob"), walk(0, [0.5], "bob"), other) == []
+
+
+def test_continuous_actions_have_a_histogram_of_every_entry():
+    actions = np.c_[np.linspace(-1, 1, 41), np.full(41, 7.0)]
+    summary = summarise(Demonstrations.from_episodes([walk(0, actions.tolist())]))
+    first, second = summary["action"]["histograms"]
+    assert (
+        len(first["counts"]) == 20
+        and sum(first["counts"]) == 41
+        and first["edges"][0] == -1
+        and first["edges"][-1] == 1
+    )
+    assert second == {"edges": [7.0, 7.0], "counts": [41]}
+    assert summary["action"]["low"] == [-1.0, 7.0] and summary["action"]["high"] == [1.0, 7.0]
+    assert "1 of 2 action entries never change: 1" in summary["warnings"]
+
+
+def test_repeats_are_counted_within_and_between_demonstrators():
+    episodes = [walk(0, [0.5]), walk(0, [0.5]), walk(0, [0.5], "bob"), walk(3, [0.5], "bob")]
+    repeated = summarise(Demonstrations.from_episodes(episodes))["repeated"]
+    assert (repeated["within"], repeated["between"]) == (1, 1)
+
+
+def test_data_that_stay_on_disk_have_the_same_summary(monkeypatch):
+    """Chunk by chunk, and saying that less was compared."""
+    data = Demonstrations.from_episodes(
+        [walk(0, [0.5, 0.25]), walk(10, [1.5], "bob", False), walk(0, [0.5, 0.25], "bob")]
+    )
+    monkeypatch.setattr(lazy, "LARGE", 1)
+    lazily = dataclasses.replace(data, obs=lazy.LazyRows.of(lazy.InMemory(np.asarray(data.obs))))
+    whole, chunked = summarise(data), summarise(lazily)
+    assert chunked["repeated"] == whole["repeated"] | {"compared": "actions, first and last observations"}
+    assert {k: v for k, v in chunked.items() if k != "repeated"} == {k: v for k, v in whole.items() if k != "repeated"}

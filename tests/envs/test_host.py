@@ -292,7 +292,6 @@ def refusal(*args: Any, **kwargs: Any) -> str:
         (("CartPole-v1", 2), {"autoreset": "never"}, ("autoreset", "never", "same_step or next_step")),
         (("CartPole-v1", 2, "envpool"), {"autoreset": "same_step"}, ("autoreset of envpool", "next_step")),
         (("CartPole-v1", 2), {"seed": -1}, ("seed", "-1")),
-        (("Pendulum-v1", 2), {}, ("Pendulum-v1, actions", "Box", "Discrete")),
     ],
 )
 def test_what_cannot_be_made_is_refused_in_one_line(arguments, options, parts):

@@ -153,7 +153,6 @@ def test_a_name_that_only_the_parent_knows_is_refused(faulty):
         (("CartPole-v1", 2), {"workers": -1}, ("workers", "-1", "0 or more")),
         (("CartPole-v1", 2, "envpool"), {"workers": 2}, ("workers of envpool", "leave it out")),
         (("Nowhere-v1", 2), {"workers": 2}, ("environment Nowhere-v1", "NameNotFound")),
-        (("Pendulum-v1", 2), {"workers": 2}, ("Pendulum-v1, actions", "Discrete")),
         (("CartPole-v1", 2), {"workers": 2, "wrappers": [lambda env: env]}, ("workers", "pickled")),
     ],
 )

@@ -20,6 +20,8 @@ from irleed.iq.critic import SoftCritic
 from irleed.iq.online import OnlineSoftQ
 from irleed.iq.soft_q import SoftQ
 
+KEY = jax.random.key(3)  # of losses that draw nothing
+
 pytestmark = [pytest.mark.optax, pytest.mark.usefixtures("compiled_quickly")]
 
 HIDDEN = {"hidden": (8,)}
@@ -173,7 +175,7 @@ def case(agent, data: Transitions, count: int = 20) -> Case:
 @pytest.mark.parametrize("name", ["irleed", "iq", "sqil"])
 def test_gradients_are_those_of_finite_differences(name, data, check_gradients):
     one = case(AGENTS[name], data)
-    check_gradients(lambda moved: AGENTS[name].loss(moved, one.target, one.played, one.shown), one.parameters)
+    check_gradients(lambda moved: AGENTS[name].loss(KEY, moved, one.target, one.played, one.shown), one.parameters)
 
 
 def table(network, obs) -> np.ndarray:
@@ -210,7 +212,7 @@ def test_the_loss_online_is_that_of_inverse_soft_q_learning_over_a_mixture(resid
     played_reward, played_step, _ = terms(one.played, ~one.played.terminated)
     expected = np.mean(-reward + (step + played_step) / 2 + 0.7 * (reward**2 + played_reward**2) / 2)
     expected += 0.2 * np.mean(bias**2)
-    np.testing.assert_allclose(agent.loss(one.parameters, one.target, one.played, one.shown), expected, rtol=1e-4)
+    np.testing.assert_allclose(agent.loss(KEY, one.parameters, one.target, one.played, one.shown), expected, rtol=1e-4)
 
 
 def test_unbiased_equal_demonstrators_have_the_loss_of_iq_learn(data):
@@ -218,7 +220,7 @@ def test_unbiased_equal_demonstrators_have_the_loss_of_iq_learn(data):
     irleed = dataclasses.replace(AGENTS["irleed"], learner=SoftQ(rank=2, **SOFT_Q))
     one = case(irleed, data)
     equal = eqx.tree_at(lambda p: p.log_precision, one.parameters, jnp.zeros(DEMONSTRATORS, jnp.float32))
-    losses = [agent.loss(equal, one.target, one.played, one.shown) for agent in (irleed, AGENTS["iq"])]
+    losses = [agent.loss(KEY, equal, one.target, one.played, one.shown) for agent in (irleed, AGENTS["iq"])]
     np.testing.assert_allclose(losses[0], losses[1], rtol=1e-6)
 
 
@@ -232,7 +234,9 @@ def test_the_loss_of_sqil(data):
         return np.mean((table(one.parameters.q, batch.obs)[rows, batch.action] - goal) ** 2)
 
     expected = error(one.shown, 1.0, np.asarray(one.shown.proceeds)) + error(one.played, 0.0, ~one.played.terminated)
-    np.testing.assert_allclose(agent.loss(one.parameters, one.target, one.played, one.shown), expected / 2, rtol=1e-4)
+    np.testing.assert_allclose(
+        agent.loss(KEY, one.parameters, one.target, one.played, one.shown), expected / 2, rtol=1e-4
+    )
 
 
 @pytest.fixture(scope="module")

@@ -5,6 +5,8 @@ otherwise: $\pi_i(a|s) = \rho_i(s)\,\pi(a|s) + (1 - \rho_i(s))/A$. Policy, embed
 demonstrators $\omega_i$ are learnt together by maximum likelihood.
 """
 
+from collections.abc import Sequence
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -17,12 +19,40 @@ from irleed.iq.networks import Activation, Mlp
 from irleed.policy import SoftmaxPolicy
 
 
-class Parameters(eqx.Module):
-    """Policy, embedding of situations, embeddings of demonstrators."""
+class Skill(eqx.Module):
+    """Embeddings of situations and of demonstrators."""
 
-    logits: Mlp
     situation: Mlp
     demonstrator: Float[Array, "D K"]
+
+    @classmethod
+    def init(
+        cls, keys: Shaped[Array, " 2"], inputs: Inputs, demonstrators: int, sizes: Sequence[int], activation: Activation
+    ) -> "Skill":
+        """Layers of these sizes, the last one being that of the embeddings."""
+        return cls(
+            situation=Mlp.init(keys[0], inputs, sizes, activation),
+            demonstrator=jax.random.normal(keys[1], (demonstrators, sizes[-1]), jnp.float32),
+        )
+
+    def __call__(self, observation: Float[Array, "..."], demonstrator: Int[Array, ""]) -> Float[Array, ""]:
+        r"""$\rho_i(s)$."""
+        return jax.nn.sigmoid(jnp.dot(self.situation(observation), self.demonstrator[demonstrator]))
+
+    def log_odds(self, data: Transitions) -> Float[Array, " D"]:
+        """The mean skill of each where they were seen, as log odds: an order, on no common scale with precision."""
+        skill = jax.vmap(self)(data.obs, data.demonstrator)
+        counted = jnp.arange(len(skill)) < data.size
+        own = jax.nn.one_hot(data.demonstrator, len(self.demonstrator)) * counted[:, None]
+        mean = (skill @ own) / jnp.maximum(jnp.sum(own, 0), 1.0)
+        return gauge(jax.scipy.special.logit(jnp.clip(mean, 1e-6, 1 - 1e-6)))
+
+
+class Parameters(eqx.Module):
+    """Policy and skill."""
+
+    logits: Mlp
+    skill: Skill
 
 
 class Ileed(AbstractOffline):
@@ -38,29 +68,22 @@ class Ileed(AbstractOffline):
 
     def parameters(self, key: Key, inputs: Inputs, actions: int, demonstrators: int) -> Parameters:
         """See `AbstractAlgorithm.parameters`."""
-        policy_key, situation_key, demonstrator_key = jax.random.split(key, 3)
+        keys, embedding = jax.random.split(key, 3), (*self.hidden, self.embedding)
         return Parameters(
-            logits=Mlp.init(policy_key, inputs, (*self.hidden, actions), self.activation),
-            situation=Mlp.init(situation_key, inputs, (*self.hidden, self.embedding), self.activation),
-            demonstrator=jax.random.normal(demonstrator_key, (demonstrators, self.embedding), jnp.float32),
+            logits=Mlp.init(keys[0], inputs, (*self.hidden, actions), self.activation),
+            skill=Skill.init(keys[1:], inputs, demonstrators, embedding, self.activation),
         )
 
     def rates(self) -> dict[str, Scalar]:
         """See `AbstractAlgorithm.rates`."""
-        return dict.fromkeys(("logits", "situation", "demonstrator"), self.rate)
-
-    def skill(
-        self, parameters: Parameters, observation: Float[Array, "..."], demonstrator: Int[Array, ""]
-    ) -> Float[Array, ""]:
-        r"""$\rho_i(s)$."""
-        return jax.nn.sigmoid(jnp.dot(parameters.situation(observation), parameters.demonstrator[demonstrator]))
+        return {"logits": self.rate, "skill": self.rate}
 
     def probabilities(
         self, parameters: Parameters, observation: Float[Array, "..."], demonstrator: Int[Array, ""]
     ) -> Float[Array, " A"]:
         r"""$\pi_i$ in one situation."""
         policy = jax.nn.softmax(parameters.logits(observation))
-        skill = self.skill(parameters, observation, demonstrator)
+        skill = parameters.skill(observation, demonstrator)
         return skill * policy + (1 - skill) / policy.size
 
     def loss(self, parameters: Parameters, batch: Row) -> Float[Array, ""]:
@@ -76,12 +99,8 @@ class Ileed(AbstractOffline):
         return SoftmaxPolicy(parameters.logits, jnp.asarray(1.0, jnp.float32))
 
     def log_precision(self, parameters: Parameters, data: Transitions) -> Float[Array, " D"]:
-        """The mean skill of each where they were seen, as log odds: an order, on no common scale with precision."""
-        skill = jax.vmap(lambda *row: self.skill(parameters, *row))(data.obs, data.demonstrator)
-        counted = jnp.arange(len(skill)) < data.size
-        own = jax.nn.one_hot(data.demonstrator, len(parameters.demonstrator)) * counted[:, None]
-        mean = (skill @ own) / jnp.maximum(jnp.sum(own, 0), 1.0)
-        return gauge(jax.scipy.special.logit(jnp.clip(mean, 1e-6, 1 - 1e-6)))
+        """See `Skill.log_odds`."""
+        return parameters.skill.log_odds(data)
 
     def view(self, parameters: Parameters, observation: Shaped[Array, "..."], demonstrator: Int[Array, ""]) -> View:
         """See `AbstractAlgorithm.view`: skill, no bias."""

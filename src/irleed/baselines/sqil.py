@@ -25,12 +25,15 @@ class Sqil(AbstractSoftQ):
     temperature: Scalar = 1.0
     random: Scalar = 0.0
     target_rate: Scalar = 0.005
+    clip: Scalar | None = None
 
     def parameters(self, key: Key, inputs: Inputs, actions: int, demonstrators: int) -> Parameters:
         """See `AbstractAlgorithm.parameters`."""
         return Parameters(Mlp.init(key, inputs, (*self.hidden, actions)), jnp.zeros(demonstrators, jnp.float32))
 
-    def loss(self, parameters: Parameters, target: Parameters, played: Transition, shown: Row) -> Float[Array, ""]:
+    def loss(
+        self, key: Key, parameters: Parameters, target: Parameters, played: Transition, shown: Row
+    ) -> Float[Array, ""]:
         """See `AbstractAgent.loss`: the soft Bellman error of both batches."""
 
         def error(obs, action, reward, next_obs, terminated):

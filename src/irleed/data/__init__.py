@@ -1,8 +1,9 @@
 """Demonstrations: the data set type, its files, and what is in them."""
 
+from irleed.data.batches import Batches
 from irleed.data.demonstrations import Demonstrations, Episode
 from irleed.data.files import load, save
 from irleed.data.formats.base import Reading
 from irleed.data.summary import summarise
 
-__all__ = ["Demonstrations", "Episode", "Reading", "load", "save", "summarise"]
+__all__ = ["Batches", "Demonstrations", "Episode", "Reading", "load", "save", "summarise"]

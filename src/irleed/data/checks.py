@@ -3,6 +3,7 @@
 Episodes lie end to end: an episode of T transitions has T + 1 rows of observations, and no observation is stored twice.
 """
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NoReturn
@@ -11,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from irleed._typing import Array, Bool, Int
+from irleed.data.lazy import LazyRows, chunks
 from irleed.errors import DataError, problem
 
 # The columns with one number a transition, and their dtypes; obs and action may be any numbers.
@@ -23,23 +25,24 @@ COLUMNS = {
     "reward": (np.float32, np.float64),
 }
 
-Columns = Mapping[str, Array | None]
+Columns = Mapping[str, Array | LazyRows | None]
 
 
 def check(columns: Columns, names: tuple[str, ...], where: str) -> None:
     """Raise a `DataError` that names the first thing found wrong; `columns` are the fields of `Demonstrations`."""
     check_columns(columns, where)
     _check_names(names, where)
-    arrays = {name: np.asarray(column) for name, column in columns.items() if column is not None}
+    present = {name: column for name, column in columns.items() if column is not None}
+    arrays = {name: np.asarray(column) for name, column in present.items() if name != "obs"}
     episode = arrays["episode"]
     start = starts(episode)
     _check_episodes(episode, start, where)
-    _check_rows(arrays["row"], episode, len(arrays["obs"]), where)
+    _check_rows(arrays["row"], episode, len(present["obs"]), where)
     _check_owners(arrays["demonstrator"], episode, start, names, where)
     _check_flags(arrays["terminated"], arrays["truncated"], episode, start, where)
     for name in ("obs", "action", "reward"):
-        if name in arrays:
-            _check_finite(name, arrays[name], start, where)
+        if name in present:
+            _check_finite(name, present[name], start, where)
 
 
 def refuse(where: str, got: object, expected: object, remedy: str) -> NoReturn:
@@ -74,7 +77,7 @@ def listed(names: Sequence[str], most: int = 8) -> str:
     return ", ".join(repr(n) for n in names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
-def check_shapes(obs: np.ndarray, action: np.ndarray, first_obs, first_action, where: str) -> None:
+def check_shapes(obs: np.ndarray | LazyRows, action: np.ndarray, first_obs, first_action, where: str) -> None:
     """T + 1 observations and T actions, each like those of the first episode."""
     if action.size == 0 or action.ndim == 0:
         refuse(where, "no actions", "at least one", "leave empty episodes out")
@@ -190,18 +193,35 @@ def _check_flags(
         refuse(f"{where}, {_place(episode, bad)}", got, expected, "start a new episode after it")
 
 
-def _check_finite(name: str, values: np.ndarray, start: Int[np.ndarray, " E"], where: str) -> None:
+def _check_finite(name: str, values: Array | LazyRows, start: Int[np.ndarray, " E"], where: str) -> None:
+    """Every value is a number; if not, the message says which is the first, how many there are, and where they are."""
     if values.dtype.kind != "f":
         return
-    with np.errstate(invalid="ignore"):  # extremes first: they need no mask as large as the data
-        if np.isfinite(values.min()) and np.isfinite(values.max()):
-            return
-    at = [int(i) for i in np.unravel_index(np.argmin(np.isfinite(values)), values.shape)]
+    rows, entries = np.zeros(0, np.int64), np.zeros(math.prod(values.shape[1:]), np.int64)
+    for begin, chunk in chunks(values):
+        with np.errstate(invalid="ignore"):  # extremes first: they need no mask as large as the data
+            if np.isfinite(chunk.min()) and np.isfinite(chunk.max()):
+                continue
+        odd = ~np.isfinite(chunk).reshape(len(chunk), -1)
+        entries += odd.sum(0)
+        rows = np.append(rows, begin + np.flatnonzero(odd.any(1)))
+    if not len(rows):
+        return
     first = start + (np.arange(len(start)) if name == "obs" else 0)
-    episode = int(np.searchsorted(first, at[0], side="right")) - 1
-    entry = str(at[1:]) if len(at) > 1 else ""
-    place = f"{where}, episode {episode}, step {at[0] - first[episode]}, {name}{entry}"
-    refuse(place, values[tuple(at)], "a finite number", "mend it, or leave the episode out")
+    episodes = np.unique(np.searchsorted(first, rows, side="right") - 1)
+    row = np.asarray(values[int(rows[0]) : int(rows[0]) + 1])[0]
+    at = [int(i) for i in np.unravel_index(np.argmin(np.isfinite(row)), row.shape)]
+    place = f"{where}, episode {episodes[0]}, step {rows[0] - first[episodes[0]]}, {name}{at or ''}"
+    columns = [str([int(i) for i in np.unravel_index(e, row.shape)]) for e in np.flatnonzero(entries)]
+    spread = f"episodes {_few(episodes.tolist())}" + (f", entries {_few(columns)}" if row.shape else "")
+    others = f"mend all {entries.sum()}, in {spread}, or leave these episodes out"
+    remedy = others if entries.sum() > 1 else "mend it, or leave the episode out"
+    refuse(place, row[tuple(at)], "a finite number", remedy)
+
+
+def _few(items: Sequence[object], most: int = 8) -> str:
+    more = f" and {len(items) - most} more" if len(items) > most else ""
+    return ", ".join(str(item) for item in items[:most]) + more
 
 
 def _first(bad: Bool[np.ndarray, " N"]) -> int | None:

@@ -2,15 +2,16 @@
 
 import dataclasses
 from collections.abc import Iterable, Sequence
-from typing import SupportsIndex
+from typing import Any, SupportsIndex
 
 import equinox as eqx
 import numpy as np
 from numpy.typing import ArrayLike
 
 from irleed._typing import Array, Bool, Float, Int, Shaped
-from irleed.data import checks
+from irleed.data import checks, lazy
 from irleed.data.checks import COLUMNS, check_columns, check_shapes, end_to_end, listed, native, refuse, starts
+from irleed.data.lazy import LazyRows
 from irleed.errors import ConfigError, problem
 
 
@@ -18,7 +19,7 @@ from irleed.errors import ConfigError, problem
 class Episode:
     """One episode as it was played, for `Demonstrations.from_episodes`."""
 
-    obs: ArrayLike  # T + 1 observations: the last one is where the last action led
+    obs: ArrayLike | LazyRows  # T + 1 observations: the last one is where the last action led
     action: ArrayLike  # T actions
     terminated: bool | np.bool_  # True: the task ended; False: the clock ran out
     demonstrator: SupportsIndex | str  # number or name
@@ -26,13 +27,13 @@ class Episode:
 
 
 class Demonstrations(eqx.Module):
-    """Transitions of D demonstrators, episode after episode, as NumPy arrays.
+    """Transitions of D demonstrators, episode after episode, as NumPy arrays; many observations may stay on disk.
 
     Build one with `from_episodes`, `from_arrays` or `irleed.data.load`, which check what they are given. Episodes lie
     end to end: an episode of T transitions has T + 1 rows of `obs`, and no observation is stored twice.
     """
 
-    obs: Shaped[Array, "R *obs"]
+    obs: Shaped[Array | LazyRows, "R *obs"]
     row: Int[Array, " N"]  # obs[row] is s, obs[row + 1] is s'
     action: Shaped[Array, "N *act"]
     terminated: Bool[Array, " N"]  # the task ended: do not bootstrap
@@ -44,16 +45,19 @@ class Demonstrations(eqx.Module):
 
     @classmethod
     def from_arrays(
-        cls, names: Sequence[str], *, reward: ArrayLike | None = None, where: str = "data", **columns: ArrayLike
+        cls, names: Sequence[str], *, reward: ArrayLike | None = None, where: str = "data", **columns: Any
     ) -> "Demonstrations":
         """Build from all the fields themselves, checked. `where` is what error messages call the data."""
         missing = [f for f in ("obs", "action", *COLUMNS) if f not in columns and f != "reward"]
         if missing:
             refuse(where, f"no {', '.join(missing)}", "every field of Demonstrations", "give the arrays by keyword")
-        arrays = {k: native(v, f"{where}, {k}") for k, v in columns.items()}
+        obs = columns.pop("obs")
+        obs = lazy.settled(obs) if isinstance(obs, LazyRows) else native(obs, f"{where}, obs")
+        arrays = {name: native(values, f"{where}, {name}") for name, values in columns.items()}
         rewards = None if reward is None else native(reward, f"{where}, reward")
-        check_columns(arrays | {"reward": rewards}, where)  # here too: a type checker would object less clearly
-        demonstrations = cls(**arrays, reward=rewards, names=tuple(names))
+        # Here too: a type checker would object less clearly.
+        check_columns({"obs": obs, **arrays, "reward": rewards}, where)
+        demonstrations = cls(obs=obs, **arrays, reward=rewards, names=tuple(names))
         demonstrations.validate(where)
         return demonstrations
 
@@ -65,10 +69,11 @@ class Demonstrations(eqx.Module):
         episodes = list(episodes)
         if not episodes:
             refuse(where, "no episodes", "at least one", "give the episodes of every demonstrator")
-        obs, action = (
-            [native(getattr(e, name), f"{where}, episode {i}, {name}") for i, e in enumerate(episodes)]
-            for name in ("obs", "action")
-        )
+        obs = [
+            e.obs if isinstance(e.obs, LazyRows) else native(e.obs, f"{where}, episode {i}, obs")
+            for i, e in enumerate(episodes)
+        ]
+        action = [native(e.action, f"{where}, episode {i}, action") for i, e in enumerate(episodes)]
         for i in range(len(episodes)):
             check_shapes(obs[i], action[i], obs[0], action[0], f"{where}, episode {i}")
         length = [len(a) for a in action]
@@ -79,7 +84,7 @@ class Demonstrations(eqx.Module):
         last[np.cumsum(length) - 1] = True
         ended = np.array([bool(e.terminated) for e in episodes])[episode]
         return cls.from_arrays(
-            obs=np.concatenate(obs),
+            obs=lazy.concatenate(obs),
             row=end_to_end(episode),
             action=np.concatenate(action),
             terminated=last & ended,
@@ -164,7 +169,7 @@ class Demonstrations(eqx.Module):
             steps = slice(first, first + length)
             reward = None if self.reward is None else self.reward[steps]
             ended = bool(self.terminated[first + length - 1])
-            obs = self.obs[row : row + length + 1]
+            obs = lazy.part(self.obs, row, row + length + 1)
             parts.append(Episode(obs, self.action[steps], ended, self.names[who], reward))
         return parts
 
@@ -180,12 +185,12 @@ class Demonstrations(eqx.Module):
     def _gather(self, chosen: Int[np.ndarray, " K"], demonstrators: Int[np.ndarray, " d"]) -> "Demonstrations":
         """A copy of the chosen episodes, their demonstrators renumbered by their place in `demonstrators`."""
         first, length = self.start[chosen], self.length[chosen]
-        keep = _spans(first, length)
+        keep = lazy.spans(np.arange(self.transitions), first, length)
         place = np.zeros(self.demonstrators, self.demonstrator.dtype)
         place[demonstrators] = np.arange(len(demonstrators))
         episode = np.repeat(np.arange(len(chosen), dtype=self.episode.dtype), length)
         return Demonstrations(
-            obs=self.obs[_spans(np.asarray(self.row)[first], length + 1)],
+            obs=lazy.spans(self.obs, np.asarray(self.row)[first], length + 1),
             row=end_to_end(episode),
             action=self.action[keep],
             terminated=self.terminated[keep],
@@ -195,12 +200,6 @@ class Demonstrations(eqx.Module):
             reward=None if self.reward is None else self.reward[keep],
             names=tuple(self.names[d] for d in demonstrators),
         )
-
-
-def _spans(start: Int[np.ndarray, " K"], length: Int[np.ndarray, " K"]) -> Int[np.ndarray, " M"]:
-    """Indices ``start[k] .. start[k] + length[k] - 1`` of every k, one after the other."""
-    before = np.cumsum(length) - length
-    return np.repeat(start - before, length) + np.arange(length.sum())
 
 
 def _number(owners: list, names: Sequence[str] | None, where: str) -> tuple[Int[np.ndarray, " E"], tuple[str, ...]]:

@@ -18,13 +18,16 @@ entry             dtype and shape        meaning
 ``reward``        float32/float64, (N,)  optional; used to check and to report, never to learn
 ================  =====================  ==========================================================================
 
-"Numbers" are booleans, integers or floats of at most 64 bits, all finite.
+"Numbers" are booleans, integers or floats of at most 64 bits, all finite. Large observations (`irleed.data.lazy.LARGE`)
+that were stored without compression stay in the file, and their checksum is not verified.
 """
 
 import os
 from pathlib import Path
+from typing import Any
 
 from irleed._npz import Layout, printable, read_npz, write_npz
+from irleed.data import lazy
 from irleed.data.demonstrations import Demonstrations
 from irleed.data.formats import Reading, minari, read_folder, recognise
 from irleed.errors import ConfigError, DataError, problem
@@ -73,7 +76,10 @@ def _load_npz(path: str | os.PathLike[str], reading: Reading) -> Demonstrations:
     if reading.named or reading.obs or reading.action:
         got, expected = reading.named or reading.action or reading.obs[0], "no choice: such files name one of each"
         raise ConfigError(problem(where, got=got, expected=expected, remedy="leave the choice out"))
-    columns = read_npz(path, LAYOUT)
+    stored = lazy.member(Path(path), "obs")
+    columns: dict[str, Any] = dict(read_npz(path, LAYOUT, () if stored is None else ("obs",)))
+    if stored is not None:
+        columns["obs"] = lazy.LazyRows.of(stored)
     names = columns.pop("names")
     if names.dtype.kind != "U" or names.ndim != 1:
         got, remedy = f"{names.dtype} of shape {names.shape}", "store names as a NumPy array of text"

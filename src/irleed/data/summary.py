@@ -1,39 +1,54 @@
 """What is in a data set, and what looks odd about it: the content of ``irleed inspect``."""
 
 import hashlib
+import math
 from typing import Any
 
 import numpy as np
 
-from irleed._typing import Int
+from irleed._typing import Array, Int
 from irleed.data.demonstrations import Demonstrations
+from irleed.data.lazy import LazyRows, chunks
 
 MOST_VALUES = 1000  # a histogram of more actions than this tells nobody anything
+MOST_ENTRIES = 64  # ranges and histograms of more entries than this are too many to look at
 MOST_LISTED = 8
+BINS = 20
 
 
 def summarise(demonstrations: Demonstrations) -> dict[str, Any]:
-    """Counts, a row for each demonstrator, ranges and warnings, as plain values that `json` can write.
+    """Counts, a row for each demonstrator, ranges, histograms and warnings, as plain values that `json` can write.
 
-    Keys: ``transitions``, ``episodes``, ``demonstrators`` (a list, a row for each), ``observation`` and ``action``
-    (``dtype``, ``shape``, ``min``, ``max``; for one whole number an action, ``histogram`` from value to count, else
-    None), ``reward`` (``min`` and ``max`` of a step, or None) and ``warnings`` (sentences).
+    Keys: ``transitions``; ``episodes``; ``demonstrators``, a list with a row for each; ``observation`` and ``action``:
+    ``dtype``, ``shape``, ``min``, ``max``, ``constant`` (how many entries never change), ``constant_first`` (the first
+    of them) and, of vectors, ``low`` and ``high`` of every entry. Actions also have ``histogram``, from value to count
+    if they are one whole number each, and else ``histograms``, one for every entry. ``length`` and ``returns`` are
+    those of episodes: ``min``, ``mean``, ``max`` and ``histogram``; a histogram has ``edges`` and ``counts``.
+    ``reward`` is ``min`` and ``max`` of a step. ``repeated`` counts episodes that are like an earlier one, ``within``
+    and ``between`` demonstrators, and says what was ``compared``. What is not
+    there is None; ``warnings`` are sentences.
     """
-    data = demonstrations
-    histogram = _histogram(np.asarray(data.action))
+    data, action = demonstrations, np.asarray(demonstrations.action)
+    histogram, returns = _histogram(action), data.returns()
+    observation, repeated = _describe(data.obs), _repeated(data)
+    counted = None if histogram is None else {str(value): count for value, count in histogram.items()}
     return {
         "transitions": data.transitions,
         "episodes": data.episodes,
         "demonstrators": _rows(data),
-        "observation": _describe(np.asarray(data.obs)),
-        "action": _describe(np.asarray(data.action))
-        | {"histogram": None if histogram is None else {str(value): count for value, count in histogram.items()}},
+        "observation": observation,
+        "action": _describe(action)
+        | {"histogram": counted, "histograms": _histograms(action) if histogram is None else None},
         "reward": None if data.reward is None else _range(np.asarray(data.reward)),
+        "length": _spread(data.length),
+        "returns": None if returns is None else _spread(returns),
+        "repeated": {key: repeated[key] for key in ("within", "between", "compared")},
         "warnings": [
             *_lone(data),
-            *_constant(np.asarray(data.obs)),
+            *_constant(observation, "observation"),
             *_unused(histogram),
-            *_copied(data),
+            *(_constant(_describe(action), "action") if histogram is None else ()),
+            *_copied(data, repeated),
         ],
     }
 
@@ -70,8 +85,42 @@ def _range(values: np.ndarray) -> dict[str, Any]:
     return {"min": values.min().item(), "max": values.max().item()}
 
 
-def _describe(values: np.ndarray) -> dict[str, Any]:
-    return {"dtype": str(values.dtype), "shape": list(values.shape[1:])} | _range(values)
+def _describe(values: Array | LazyRows) -> dict[str, Any]:
+    """Type, shape and ranges, a chunk at a time."""
+    low = high = np.asarray(values[:1])[0]
+    for _, chunk in chunks(values):
+        low, high = np.minimum(low, chunk.min(0)), np.maximum(high, chunk.max(0))
+    same = np.argwhere(low == high).tolist()
+    facts = {"dtype": str(values.dtype), "shape": list(values.shape[1:])}
+    facts |= {"min": low.min().item(), "max": high.max().item()}
+    facts |= {"constant": len(same), "constant_first": same[:MOST_LISTED]}
+    if 1 <= low.size <= MOST_ENTRIES and low.ndim == 1:
+        facts |= {"low": low.tolist(), "high": high.tolist()}
+    return facts
+
+
+def _spread(values: np.ndarray) -> dict[str, Any]:
+    """Range, mean and histogram of one number an episode."""
+    return _range(values) | {"mean": float(values.mean()), "histogram": _binned(values)}
+
+
+def _binned(values: np.ndarray) -> dict[str, Any]:
+    """Counts between edges; a single value has one bin, and so have whole numbers each if they are few."""
+    low, high = values.min(), values.max()
+    if low == high:
+        return {"edges": [low.item(), high.item()], "counts": [len(values)]}
+    if values.dtype.kind != "f" and high - low < BINS:
+        edges = np.arange(low, high + 2) - 0.5
+    else:
+        edges = np.linspace(low, high, BINS + 1, dtype=np.float64)
+    counts, _ = np.histogram(values.astype(np.float64), edges)
+    return {"edges": edges.tolist(), "counts": counts.tolist()}
+
+
+def _histograms(action: np.ndarray) -> list[dict[str, Any]] | None:
+    """One for every entry of an action, unless there are too many."""
+    table = action.reshape(len(action), -1)
+    return [_binned(column) for column in table.T] if table.shape[1] <= MOST_ENTRIES else None
 
 
 def _histogram(action: np.ndarray) -> dict[int, int] | None:
@@ -91,17 +140,15 @@ def _lone(data: Demonstrations) -> list[str]:
     return ["there is only one demonstrator, and so nobody to compare; if episodes differ in skill, use by_episode()"]
 
 
-def _constant(obs: np.ndarray) -> list[str]:
-    """Observation entries that never change."""
-    table = obs.reshape(len(obs), -1)
-    columns = np.flatnonzero(table.min(axis=0) == table.max(axis=0))
-    if len(columns) == 0:
+def _constant(facts: dict[str, Any], what: str) -> list[str]:
+    """Entries that never change."""
+    same, entries = facts["constant"], math.prod(facts["shape"])
+    if not same:
         return []
-    if obs.ndim == 1 or len(columns) == table.shape[1]:
-        return ["the observation never changes"]
-    entries = [np.unravel_index(column, obs.shape[1:]) for column in columns[:MOST_LISTED]]
-    listed = _listed([",".join(str(int(i)) for i in entry) for entry in entries], len(columns))
-    return [f"{len(columns)} of {table.shape[1]} observation entries never change: {listed}"]
+    if same == entries:
+        return [f"the {what} never changes"]
+    listed = _listed([",".join(str(i) for i in entry) for entry in facts["constant_first"]], same)
+    return [f"{same} of {entries} {what} entries never change: {listed}"]
 
 
 def _unused(histogram: dict[int, int] | None) -> list[str]:
@@ -112,30 +159,46 @@ def _unused(histogram: dict[int, int] | None) -> list[str]:
     return [f"action values below the largest that never occur ({len(unused)}): {_listed(unused, len(unused))}"]
 
 
-def _copied(data: Demonstrations) -> list[str]:
-    """Episodes that occur under several demonstrators, bit for bit."""
+def _repeated(data: Demonstrations) -> dict[str, Any]:
+    """How many episodes are like an earlier one, of the same demonstrator and of others, and the first of the latter.
+
+    Of large data, only the actions and the first and last observation of an episode are compared.
+    """
     owner = data.owner
     _, alike = np.unique(_fingerprints(data), return_inverse=True)
     first = np.zeros(alike.max() + 1, np.int64)
     first[alike[::-1]] = np.arange(len(alike))[::-1]  # the last assignment is the earliest episode
-    differs = owner != owner[first[alike]]
-    if not differs.any():
+    source = first[alike]
+    differs = owner != owner[source]
+    copy = int(np.argmax(differs)) if differs.any() else None
+    whole = not isinstance(data.obs, LazyRows)
+    return {
+        "within": int(np.sum((source != np.arange(len(source))) & ~differs)),
+        "between": int(differs.sum()),
+        "compared": "whole episodes" if whole else "actions, first and last observations",
+        "example": None if copy is None else (copy, int(source[copy])),
+    }
+
+
+def _copied(data: Demonstrations, repeated: dict[str, Any]) -> list[str]:
+    """Episodes that occur under several demonstrators, bit for bit."""
+    if repeated["example"] is None:
         return []
-    copy = int(np.argmax(differs))
-    source = int(first[alike[copy]])
-    count, here, there = int(differs.sum()), data.names[owner[copy]], data.names[owner[source]]
-    first_copy = f"first episode {copy} of {here!r}, a copy of episode {source} of {there!r}"
+    copy, source = repeated["example"]
+    here, there = (data.names[data.owner[episode]] for episode in (copy, source))
+    first = f"first episode {copy} of {here!r}, a copy of episode {source} of {there!r}"
     meaning = "with continuous observations this means the same recording under two names"
-    return [f"episodes that repeat one of another demonstrator exactly ({count}): {first_copy}; {meaning}"]
+    return [f"episodes that repeat one of another demonstrator exactly ({repeated['between']}): {first}; {meaning}"]
 
 
 def _fingerprints(data: Demonstrations) -> Int[np.ndarray, " E"]:
-    """A 64-bit digest of each episode's observations and actions."""
-    obs, action = np.ascontiguousarray(data.obs), np.ascontiguousarray(data.action)
+    """A 64-bit digest of each episode's actions and observations; of those that stay on disk, the first and last."""
+    obs, action = data.obs, np.ascontiguousarray(data.action)
     start, length, row = data.start, data.length, np.asarray(data.row)[data.start]
     digests = []
     for s, n, r in zip(start.tolist(), length.tolist(), row.tolist(), strict=True):
-        digest = hashlib.blake2b(obs[r : r + n + 1].tobytes(), digest_size=8)
+        seen = obs[np.array([r, r + n])] if isinstance(obs, LazyRows) else np.asarray(obs[r : r + n + 1])
+        digest = hashlib.blake2b(seen.tobytes(), digest_size=8)
         digest.update(action[s : s + n].tobytes())
         digests.append(digest.digest())
     return np.frombuffer(b"".join(digests), np.int64)

@@ -28,7 +28,7 @@ class Row(eqx.Module):
 
     obs: Shaped[Array, "..."]
     next_obs: Shaped[Array, "..."]
-    action: Int[Array, "*B"]
+    action: Shaped[Array, "..."]  # whole numbers, or vectors
     proceeds: Float[Array, "*B"]  # 0 where the task ended, else 1: what the discount is multiplied with
     demonstrator: Int[Array, "*B"]
     initial: Shaped[Array, "..."]  # some first observation
@@ -39,7 +39,7 @@ class Transitions(eqx.Module):
 
     obs: Shaped[Array, "N *obs"]
     next_obs: Shaped[Array, "N *obs"]
-    action: Int[Array, " N"]
+    action: Shaped[Array, "N ..."]  # whole numbers, or vectors in single precision
     proceeds: Float[Array, " N"]
     demonstrator: Int[Array, " N"]
     initial: Shaped[Array, "E *obs"]  # first observations of the episodes, repeated to fill up
@@ -53,7 +53,7 @@ class Transitions(eqx.Module):
         return cls(
             obs=np.asarray(data.observation[kept], np.float32),
             next_obs=np.asarray(data.next_observation[kept], np.float32),
-            action=np.asarray(data.action[kept], np.int32),
+            action=_actions(data)[kept],
             proceeds=(~np.asarray(data.terminated[kept])).astype(np.float32),
             demonstrator=np.asarray(data.demonstrator[kept], np.int32),
             initial=np.asarray(data.observation[data.start], np.float32),
@@ -87,6 +87,17 @@ class Transitions(eqx.Module):
         starts = jax.random.randint(initial_key, (count,), 0, self.initial.shape[0])
         columns = {name: jnp.asarray(getattr(self, name))[rows] for name in COLUMNS}
         return Row(**columns, initial=jnp.asarray(self.initial)[starts])
+
+
+def are_choices(data: Demonstrations) -> bool:
+    """Whether actions are one whole number each: choices among some, not quantities."""
+    action = np.asarray(data.action)
+    return action.ndim == 1 and bool(np.all(action == np.floor(action)))
+
+
+def _actions(data: Demonstrations) -> Shaped[np.ndarray, "N ..."]:
+    action = np.asarray(data.action)
+    return action.astype(np.int32) if are_choices(data) else action.astype(np.float32).reshape(len(action), -1)
 
 
 def stack(data_sets: list[Transitions]) -> Transitions:

@@ -15,7 +15,7 @@ def gymnasium_lanes(env_id: str, lanes: int, mode: str, options: dict[str, Any])
     from gymnasium.error import DependencyNotInstalled
 
     if env_id.startswith("ALE/"):
-        _imported("ale_py", env_id, "envs")  # its import is what makes the names known
+        imported("ale_py", env_id, "envs")  # its import is what makes the names known
     try:
         known = {"disable_env_checker": True, **options, "wrappers": [*(options.get("wrappers") or ()), _flat]}
         with warnings.catch_warnings():
@@ -24,14 +24,14 @@ def gymnasium_lanes(env_id: str, lanes: int, mode: str, options: dict[str, Any])
     except DependencyNotInstalled as error:
         raise _missing(env_id, error, "envs") from error
     except Exception as error:  # an environment's own code runs here: it may raise anything
-        raise _unmade(env_id, error, "check name and options; gymnasium.pprint_registry() lists the names") from error
+        raise unmade(env_id, error, "check name and options; gymnasium.pprint_registry() lists the names") from error
 
 
 def envpool_lanes(env_id: str, lanes: int, seed: int, options: dict[str, Any]) -> Any:
     """Lanes of envpool's."""
-    envpool = _imported("envpool", env_id, "envpool")
+    envpool = imported("envpool", env_id, "envpool")
     if env_id not in envpool.list_all_envs():
-        raise _unmade(env_id, "a name that envpool does not know", "envpool.list_all_envs() lists those that it does")
+        raise unmade(env_id, "a name that envpool does not know", "envpool.list_all_envs() lists those that it does")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # bounds of a space that single precision rounds
@@ -39,22 +39,22 @@ def envpool_lanes(env_id: str, lanes: int, seed: int, options: dict[str, Any]) -
             made.single_observation_space  # noqa: B018  made, and kept, on first sight
         return made
     except Exception as error:
-        raise _unmade(env_id, error, "check the options") from error
+        raise unmade(env_id, error, "check the options") from error
 
 
 def ale_lanes(env_id: str, lanes: int, mode: str, options: dict[str, Any]) -> Any:
     """Lanes of ALE's own vector environment."""
     import gymnasium
 
-    ale_py = _imported("ale_py", env_id, "envs")
+    ale_py = imported("ale_py", env_id, "envs")
     named = gymnasium.registry.get(env_id)
     game = env_id if named is None else named.kwargs.get("game")
     if game not in ale_py.roms.get_all_rom_ids():
-        raise _unmade(env_id, "a game that ALE does not have", "write it as pong, ms_pacman or ALE/MsPacman-v5")
+        raise unmade(env_id, "a game that ALE does not have", "write it as pong, ms_pacman or ALE/MsPacman-v5")
     try:
         return ale_py.AtariVectorEnv(game, lanes, autoreset_mode=mode, **{"reward_clipping": False, **options})
     except Exception as error:
-        raise _unmade(env_id, error, "check the options") from error
+        raise unmade(env_id, error, "check the options") from error
 
 
 def observation_dtype(space: Any) -> np.dtype:
@@ -89,8 +89,8 @@ def _can_be_flat(space: Any) -> bool:
     return isinstance(space, spaces.Box | spaces.Discrete | spaces.MultiBinary | spaces.MultiDiscrete)
 
 
-def _imported(module: str, env_id: str, extra: str) -> Any:
-    """A library that not every user needs."""
+def imported(module: str, env_id: str, extra: str) -> Any:
+    """A library that not every user needs, or an error that names the extra."""
     try:
         return importlib.import_module(module)
     except ImportError as error:
@@ -108,7 +108,8 @@ def _missing(env_id: str, error: Exception, extra: str) -> ConfigError:
     )
 
 
-def _unmade(env_id: str, reason: Exception | str, remedy: str) -> ConfigError:
+def unmade(env_id: str, reason: Exception | str, remedy: str) -> ConfigError:
+    """What is said of an environment that an engine cannot make."""
     got = reason if isinstance(reason, str) else one_line(reason)
     return ConfigError(
         problem(f"environment {env_id}", got=got, expected="one that the engine can make", remedy=remedy)

@@ -1,4 +1,4 @@
-"""Environments that run on the host, many lanes at a time: Gymnasium's, envpool's and ALE's.
+"""Environments that run on the host, many lanes at a time: Gymnasium's, envpool's, ALE's and MuJoCo's.
 
 After an episode has ended, an engine either resets at once and hands over the last observation beside (*same step*),
 or shows it and spends the lane's next step on resetting, whatever the action (*next step*). Both are made the one
@@ -10,25 +10,30 @@ from typing import Any
 import numpy as np
 
 from irleed._typing import Array, Shaped
+from irleed.envs.actions import HostActions, actions_of, unsuited
 from irleed.envs.engines import ale_lanes, envpool_lanes, gymnasium_lanes, observation_dtype
+from irleed.envs.mujoco_lanes import mujoco_lanes
 from irleed.envs.step import Transition
 from irleed.envs.workers import WorkerPool
 from irleed.errors import ConfigError, SpaceError, problem
 
-ENGINES = ("gymnasium", "envpool", "ale")
+ENGINES = ("gymnasium", "envpool", "ale", "mujoco")
 MODES = {"same_step": "SameStep", "next_step": "NextStep"}  # what Gymnasium and ALE call them
+ONLY = {"envpool": "next_step", "mujoco": "same_step"}  # engines that have no choice
 
 
 class HostEnv:
     """L lanes of one environment, stepped together; made by `make_host`.
 
-    Arrays are NumPy's, with the lanes as leading axis. Images stay uint8, all other observations are float32.
+    `actions` is their number or, where they are vectors, the bounds. Arrays are NumPy's, with the lanes as leading
+    axis. Images stay uint8, all other observations are float32.
     Gymnasium's observations that are no Box (Discrete, MultiBinary, MultiDiscrete, Tuple, Dict) are one vector, a
     choice among n a one in n places.
     """
 
     def __init__(self, engine: Any, env_id: str, lanes: int, same_step: bool, seed: int | None) -> None:
-        self.observation_shape, self.actions, self._first_action, self._dtype = _spaces(env_id, engine)
+        self.observation_shape, self._dtype, self._actions = _spaces(env_id, engine)
+        self.actions = self._actions.known
         self.env_id, self.lanes = env_id, lanes
         self._engine, self._same_step, self._seed = engine, same_step, seed
         self._seeded_once = seed is None  # an engine that had its seed when it was made
@@ -52,9 +57,9 @@ class HostEnv:
         return self._obs
 
     def step(self, actions: Shaped[Array, "..."]) -> Transition:
-        """Take an action in every lane: L whole numbers from 0."""
-        obs, chosen = self.obs, self._checked(actions)
-        returned, reward, terminated, truncated, info = self._engine.step(chosen + self._first_action)
+        """Take an action in every lane: L whole numbers from 0, or L vectors of real numbers within the bounds."""
+        obs, chosen = self.obs, self._actions.checked(actions, self.lanes)
+        returned, reward, terminated, truncated, info = self._engine.step(self._actions.to_engine(chosen))
         following, valid = self._seen(returned), ~self._over
         terminated = np.asarray(terminated, bool) & valid
         truncated = np.asarray(truncated, bool) & valid & ~terminated
@@ -86,24 +91,6 @@ class HostEnv:
         """A copy of our own: engines may write the next observations into the same memory."""
         return np.array(obs, self._dtype)
 
-    def _checked(self, actions: Any) -> np.ndarray:
-        """An engine in C++ does not say no to an action that it does not have."""
-        chosen = np.asarray(actions)
-        if chosen.shape != (self.lanes,) or not np.issubdtype(chosen.dtype, np.integer):
-            got = f"{chosen.dtype} of shape {chosen.shape}"
-        elif chosen.min() < 0 or chosen.max() >= self.actions:
-            got = f"{chosen.min()} to {chosen.max()}"
-        else:
-            return chosen.astype(np.int32)
-        raise SpaceError(
-            problem(
-                f"environment {self.env_id}, actions",
-                got=got,
-                expected=f"{self.lanes} whole numbers from 0 to {self.actions - 1}",
-                remedy="choose one action for each lane",
-            )
-        )
-
 
 def make_host(
     env_id: str,
@@ -115,19 +102,22 @@ def make_host(
     workers: int = 0,
     **options: Any,
 ) -> HostEnv:
-    """Make `lanes` copies of an environment with discrete actions.
+    """Make `lanes` copies of an environment with discrete actions, or with vectors of bounded numbers for actions.
 
     **Arguments:**
 
     - `env_id`: the engine's name for it; for ALE that of the game (`pong`) or Gymnasium's (`ALE/Pong-v5`).
-    - `engine`: `gymnasium`, which is always there; `envpool` and `ale`, which are extras.
-    - `seed`: of the first lane. The same seed gives the same episodes; engines draw different ones.
-    - `autoreset`: how the engine goes about resetting. By default the way that wastes no steps, which envpool lacks.
+    - `engine`: `gymnasium`, which is always there; `envpool`, `ale` and `mujoco`, which are extras.
+    - `seed`: of the first lane. The same seed gives the same episodes; engines draw different ones, except that those
+        of `mujoco` are Gymnasium's.
+    - `autoreset`: how the engine goes about resetting. By default the way that wastes no steps, which envpool lacks
+        and which is `mujoco`'s only one.
     - `workers`: processes to spread the lanes of `gymnasium` over, one for each core, say; 0 is this process alone.
         The results are the same, and it pays from some dozens of lanes on. A name that was registered by this process
         only is not known to them: write it as `module:id`, with the module that registers it. A script starts them
-        under `if __name__ == "__main__":`. A step that fails in one of them ends them all.
-    - `options`: go to the engine as they are, such as `max_episode_steps` (Gymnasium, envpool).
+        under `if __name__ == "__main__":`. A step that fails in one of them ends them all. For `mujoco`, threads; 0 is
+        one for each core.
+    - `options`: go to the engine as they are, such as `max_episode_steps` (Gymnasium, envpool, MuJoCo).
 
     ALE's frames are prepared as it does by default (grey, 84 x 84, four stacked, each action repeated four times);
     rewards are left as the game gives them. envpool calls a task that ends in the last step that the clock allows
@@ -140,6 +130,8 @@ def make_host(
         made = envpool_lanes(env_id, lanes, seed, options)
     elif engine == "ale":
         made = ale_lanes(env_id, lanes, mode, options)
+    elif engine == "mujoco":
+        made = mujoco_lanes(env_id, lanes, workers, options)
     elif workers:
         made = _in_workers(env_id, lanes, workers, mode, options)
     else:
@@ -156,21 +148,20 @@ def _in_workers(env_id: str, lanes: int, workers: int, mode: str, options: dict[
     return WorkerPool(env_id, lanes, min(workers, lanes), mode, options, spaces)
 
 
-def _spaces(env_id: str, engine: Any) -> tuple[tuple[int, ...], int, int, np.dtype]:
-    """Shape of an observation, number of actions, what the engine calls the first, type of the observations."""
-    from gymnasium.spaces import Box, Discrete
+def _spaces(env_id: str, engine: Any) -> tuple[tuple[int, ...], np.dtype, HostActions]:
+    """Shape and type of the observations, and what one can do; the engine is closed if they are of no use."""
+    from gymnasium.spaces import Box
 
-    seen, done = engine.single_observation_space, engine.single_action_space
-    if not isinstance(done, Discrete):
+    seen = engine.single_observation_space
+    try:
+        actions = actions_of(env_id, engine.single_action_space)
+        if not isinstance(seen, Box):
+            remedy = "choose the engine gymnasium, or wrap it in a gymnasium.ObservationWrapper and register that"
+            raise unsuited(f"environment {env_id}, observations", seen, "numbers, as many in every step", remedy)
+    except SpaceError:
         engine.close()
-        raise _unsuited(
-            f"environment {env_id}, actions", done, "Discrete", "choose an environment with discrete actions"
-        )
-    if not isinstance(seen, Box):
-        engine.close()
-        remedy = "choose the engine gymnasium, or wrap it in a gymnasium.ObservationWrapper and register that"
-        raise _unsuited(f"environment {env_id}, observations", seen, "numbers, as many in every step", remedy)
-    return seen.shape, int(done.n), int(done.start), observation_dtype(seen)
+        raise
+    return seen.shape, observation_dtype(seen), actions
 
 
 def _check(engine: str, lanes: int, seed: int, autoreset: str | None, workers: int) -> None:
@@ -180,15 +171,12 @@ def _check(engine: str, lanes: int, seed: int, autoreset: str | None, workers: i
         raise ConfigError(problem("lanes", got=lanes, expected="1 or more", remedy="choose, say, 8"))
     if seed < 0:
         raise ConfigError(problem("seed", got=seed, expected="0 or more", remedy="choose, say, 0"))
-    if autoreset not in (None, *MODES) or (engine, autoreset) == ("envpool", "same_step"):
-        possible = "next_step" if engine == "envpool" else " or ".join(MODES)
-        raise ConfigError(problem(f"autoreset of {engine}", got=autoreset, expected=possible, remedy="leave it out"))
+    possible = (ONLY[engine],) if engine in ONLY else tuple(MODES)
+    if autoreset is not None and autoreset not in possible:
+        expected = " or ".join(possible)
+        raise ConfigError(problem(f"autoreset of {engine}", got=autoreset, expected=expected, remedy="leave it out"))
     if workers < 0:
         raise ConfigError(problem("workers", got=workers, expected="0 or more", remedy="choose, say, 8"))
-    if workers and engine != "gymnasium":
+    if workers and engine not in ("gymnasium", "mujoco"):
         remedy = "leave it out: this engine uses several cores by itself"
         raise ConfigError(problem(f"workers of {engine}", got=workers, expected=0, remedy=remedy))
-
-
-def _unsuited(where: str, space: Any, expected: str, remedy: str) -> SpaceError:
-    return SpaceError(problem(where, got=" ".join(str(space).split()), expected=expected, remedy=remedy))

@@ -5,15 +5,45 @@ ignored afterwards. All of them are brought to one `Transition` here; nothing pa
 """
 
 import abc
+from collections.abc import Sequence
 from typing import Generic, TypeVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 
-from irleed._typing import Array, Bool, Float, Int, Key, Shaped
+from irleed._typing import Array, Bool, Float, Key, Shaped
 
 EnvState = TypeVar("EnvState", bound=eqx.Module)  # arrays alone: the same shapes before a step and after it
+
+
+class Bounds(eqx.Module):
+    """What actions can be where they are vectors of A numbers: each from `low` to `high`, in single precision.
+
+    There is nothing to trace in it: like the number of discrete actions, it can be a static argument.
+    """
+
+    _low: tuple[float, ...] = eqx.field(static=True)
+    _high: tuple[float, ...] = eqx.field(static=True)
+
+    def __init__(self, low: Sequence[float] | Array, high: Sequence[float] | Array) -> None:
+        self._low, self._high = (tuple(np.asarray(end, np.float32).tolist()) for end in (low, high))
+
+    @property
+    def low(self) -> Float[np.ndarray, " A"]:
+        """The least each number can be."""
+        return np.asarray(self._low, np.float32)
+
+    @property
+    def high(self) -> Float[np.ndarray, " A"]:
+        """The most each number can be."""
+        return np.asarray(self._high, np.float32)
+
+    @property
+    def size(self) -> int:
+        """How many numbers an action has, A."""
+        return len(self._low)
 
 
 class Transition(eqx.Module):
@@ -24,7 +54,7 @@ class Transition(eqx.Module):
     """
 
     obs: Shaped[Array, "*obs"]
-    action: Shaped[Array, "..."]
+    action: Shaped[Array, "..."]  # whole numbers, or vectors along the last axis
     reward: Float[Array, "*lanes"]  # for reports and for training experts; imitation never looks at it
     terminated: Bool[Array, "*lanes"]  # the task ended: do not bootstrap
     truncated: Bool[Array, "*lanes"]  # the clock ran out: bootstrap from next_obs
@@ -33,7 +63,9 @@ class Transition(eqx.Module):
 
 
 class AbstractEnv(eqx.Module, Generic[EnvState]):
-    """An environment in pure JAX with A discrete actions, for one lane; `jax.vmap` adds lanes.
+    """An environment in pure JAX, for one lane; `jax.vmap` adds lanes.
+
+    An action is a whole number, one of A, or a vector of A numbers between bounds.
 
     An environment says how it starts, what it shows and how it moves on. Beginning the next episode is the same for
     all, and done by `step`.
@@ -46,8 +78,8 @@ class AbstractEnv(eqx.Module, Generic[EnvState]):
 
     @property
     @abc.abstractmethod
-    def actions(self) -> int:
-        """Number of actions, A."""
+    def actions(self) -> int | Bounds:
+        """Number of actions, A; or what their A numbers can be."""
 
     @property
     @abc.abstractmethod
@@ -64,11 +96,11 @@ class AbstractEnv(eqx.Module, Generic[EnvState]):
 
     @abc.abstractmethod
     def advance(
-        self, key: Key, state: EnvState, action: Int[Array, ""]
+        self, key: Key, state: EnvState, action: Shaped[Array, "..."]
     ) -> tuple[EnvState, Float[Array, ""], Bool[Array, ""], Bool[Array, ""]]:
         """Successor, reward, whether the task ended and, if it did not, whether the clock ran out."""
 
-    def step(self, key: Key, state: EnvState, action: Int[Array, ""]) -> tuple[EnvState, Transition]:
+    def step(self, key: Key, state: EnvState, action: Shaped[Array, "..."]) -> tuple[EnvState, Transition]:
         """Take an action. The state that comes back is to act in next: the beginning of a new episode, if one ended."""
         move_key, reset_key = jax.random.split(key)
         successor, reward, terminated, truncated = self.advance(move_key, state, action)

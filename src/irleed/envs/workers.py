@@ -47,7 +47,7 @@ class WorkerPool:
         self._env_id = env_id
         self._bounds = [lanes * k // workers for k in range(workers + 1)]
         context = multiprocessing.get_context("spawn")
-        memory = _allocate(context, lanes, self.single_observation_space)
+        memory = _allocate(context, lanes, *spaces)
         self._lanes: Lanes | None = _views(memory, slice(None))
         self._pipes: list[Connection] = []
         self._processes: list[Any] = []
@@ -147,10 +147,11 @@ def _end(pipes: list[Connection], processes: list[Any]) -> None:
         process.close()
 
 
-def _allocate(context: Any, lanes: int, space: Any) -> list[tuple[Any, str, tuple[int, ...]]]:
+def _allocate(context: Any, lanes: int, seen: Any, done: Any) -> list[tuple[Any, str, tuple[int, ...]]]:
     """Memory without a name: it is gone when the last process that sees it is, also if that was killed."""
-    obs = (observation_dtype(space).str, (lanes, *space.shape))
-    kinds = Lanes(obs, obs, ("f8", (lanes,)), ("?", (lanes,)), ("?", (lanes,)), ("i4", (lanes,)))
+    obs = (observation_dtype(seen).str, (lanes, *seen.shape))
+    action = (np.dtype(done.dtype).str, (lanes, *done.shape))
+    kinds = Lanes(obs, obs, ("f8", (lanes,)), ("?", (lanes,)), ("?", (lanes,)), action)
     return [
         (context.RawArray("B", math.prod(shape) * np.dtype(dtype).itemsize), dtype, shape) for dtype, shape in kinds
     ]

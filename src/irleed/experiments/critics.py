@@ -10,6 +10,7 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load, save_file
 
+from irleed.algorithm import Actions
 from irleed.data.transitions import Inputs
 from irleed.errors import DataError, SpaceError, problem
 from irleed.iq.networks import Mlp
@@ -36,9 +37,24 @@ def load_critic(name: str | Path) -> Mlp:
         ) from error
 
 
-def check_fit(critic: Mlp, name: str, observation_shape: tuple[int, ...], actions: int, env_id: str) -> None:
+def check_choices(actions: Actions, env_id: str) -> int:
+    """The number of actions of an environment, which critics are for; one whose actions are no choices is refused."""
+    if isinstance(actions, int):
+        return actions
+    got, expected = f"{actions.size} numbers", "choices: a critic has one output for each"
+    remedy = "name an environment with discrete actions"
+    raise SpaceError(problem(f"environment {env_id}, actions", got=got, expected=expected, remedy=remedy))
+
+
+def check_fit(critic: Mlp, name: str, observation_shape: tuple[int, ...], actions: Actions, env_id: str) -> None:
     """Refuse a critic that was made for other observations or actions than an environment's."""
-    has, needs = (critic.weights[0].shape[0], critic.weights[-1].shape[-1]), (math.prod(observation_shape), actions)
+    has, needs = (
+        (critic.weights[0].shape[0], critic.weights[-1].shape[-1]),
+        (
+            math.prod(observation_shape),
+            check_choices(actions, env_id),
+        ),
+    )
     if has != needs:
         got, expected = (f"{sizes[0]} inputs and {sizes[1]} actions" for sizes in (has, needs))
         raise SpaceError(problem(f"critic {name}", got=got, expected=expected, remedy=f"name one for {env_id}"))

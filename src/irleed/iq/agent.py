@@ -11,8 +11,8 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from irleed._typing import Array, Float, Int, Key, Scalar, Shaped
-from irleed.algorithm import AbstractAlgorithm, TrainInfo, TrainState, adam_step, cooling, fresh
+from irleed._typing import Array, Float, Key, Scalar, Shaped
+from irleed.algorithm import AbstractAlgorithm, Actions, TrainInfo, TrainState, adam_step, cooling, fresh
 from irleed.data.transitions import Inputs, Transitions
 from irleed.envs.step import Transition
 from irleed.iq.replay import Replay
@@ -33,9 +33,10 @@ class AbstractAgent(AbstractAlgorithm):
     warm: eqx.AbstractVar[int]  # steps before the first update
     random: eqx.AbstractVar[Scalar]  # share of actions that are drawn uniformly
     target_rate: eqx.AbstractVar[Scalar]  # how fast the target follows; 1: at once
+    clip: eqx.AbstractVar[Scalar | None]  # the longest that the whole gradient can be
 
     @abc.abstractmethod
-    def loss(self, parameters: Any, target: Any, played: Transition, shown: Any) -> Float[Array, ""]:
+    def loss(self, key: Key, parameters: Any, target: Any, played: Transition, shown: Any) -> Float[Array, ""]:
         """To be minimised, of a batch that was played and one that was demonstrated: a `Row`; None for experts."""
 
 
@@ -43,7 +44,7 @@ def init(
     agent: AbstractAgent,
     key: Key,
     example: Transition,
-    actions: int,
+    actions: Actions,
     data: Transitions | None = None,
     demonstrators: int = 0,
 ) -> AgentState:
@@ -53,14 +54,12 @@ def init(
     return AgentState(fresh(parameters), parameters, Replay.empty(example, agent.capacity))
 
 
-def act(agent: AbstractAgent, key: Key, state: AgentState, obs: Shaped[Array, "..."]) -> Int[Array, ""]:
+def act(agent: AbstractAgent, key: Key, state: AgentState, obs: Shaped[Array, "..."]) -> Shaped[Array, "..."]:
     """An action to learn from."""
     policy_key, stray_key, whether_key = jax.random.split(key, 3)
     policy = agent.policy(state.learner.parameters)
-    chosen = policy.act(policy_key, obs)
-    actions = policy.logits(obs).shape[-1]
-    stray = jax.random.randint(stray_key, (), 0, actions, jnp.int32)
-    return jnp.where(jax.random.uniform(whether_key) < agent.random, stray, chosen.astype(jnp.int32))
+    chosen, stray = policy.act(policy_key, obs), policy.stray(stray_key, obs)
+    return jnp.where(jax.random.uniform(whether_key) < agent.random, stray, chosen)
 
 
 def observe(state: AgentState, seen: Transition) -> AgentState:
@@ -73,12 +72,15 @@ def update(
 ) -> tuple[AgentState, TrainInfo]:
     """One step of Adam on a batch of what was played and, if there are demonstrations, one of them."""
     played_key, shown_key = jax.random.split(key)
+    loss_key = jax.random.fold_in(key, 2)
     played = state.replay.sample(played_key, agent.batch)
     shown = None if data is None else data.sample(shown_key, agent.batch)
     factor = cooling(state.learner.step, agent.steps) if agent.decay else 1.0
-    moved, info = adam_step(
-        lambda parameters: agent.loss(parameters, state.target, played, shown), agent.rates(), factor, state.learner
-    )
+
+    def loss(parameters):
+        return agent.loss(loss_key, parameters, state.target, played, shown)
+
+    moved, info = adam_step(loss, agent.rates(), factor, state.learner, agent.clip)
     ready = state.replay.size >= agent.warm
     learner = jax.tree.map(lambda new, old: jnp.where(ready, new, old), moved, state.learner)
     target = jax.tree.map(lambda old, new: old + agent.target_rate * (new - old), state.target, moved.parameters)

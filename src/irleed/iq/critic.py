@@ -68,6 +68,7 @@ class SoftCritic(AbstractSoftQ):
     temperature: Scalar = 0.1
     random: Scalar = 0.05
     target_rate: Scalar = 0.005
+    clip: Scalar | None = None
     start: Mlp | None = None
 
     def parameters(self, key: Key, inputs: Inputs, actions: int, demonstrators: int) -> Parameters:
@@ -75,7 +76,9 @@ class SoftCritic(AbstractSoftQ):
         q = Mlp.init(key, inputs, (*self.hidden, actions)) if self.start is None else self.start
         return Parameters(q, jnp.zeros(demonstrators, jnp.float32))
 
-    def loss(self, parameters: Parameters, target: Parameters, played: Transition, shown: None) -> Float[Array, ""]:
+    def loss(
+        self, key: Key, parameters: Parameters, target: Parameters, played: Transition, shown: None
+    ) -> Float[Array, ""]:
         """See `AbstractAgent.loss`."""
 
         def one(seen: Transition) -> Float[Array, ""]:

@@ -1,5 +1,6 @@
 """The policy that a fit of networks hands out: an ensemble, and its file."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import cast
 
@@ -8,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.special import log_softmax
 
 from irleed._typing import Array, Float, Shaped
 from irleed.data.transitions import Inputs
@@ -32,6 +34,16 @@ class NetworkPolicy(eqx.Module):
         """Shape of one observation."""
         return self._network.inputs.centre.shape[1:]
 
+    @property
+    def size(self) -> int:
+        """How many members there are."""
+        return len(self.members.sharpness)
+
+    @property
+    def actor(self) -> SoftmaxPolicy:
+        """What plays."""
+        return SoftmaxPolicy(self, jnp.asarray(1.0, jnp.float32))
+
     def predict(
         self, observation: ArrayLike, deterministic: bool = False, seed: int | None = None
     ) -> tuple[Array | np.integer, None]:
@@ -43,70 +55,100 @@ class NetworkPolicy(eqx.Module):
 
     def scores(self, observation: ArrayLike) -> Float[np.ndarray, "*batch A"]:
         """Log probabilities, but for a constant in each situation, for one observation or a batch."""
-        obs = np.asarray(observation)
-        shape = self.observation_shape
-        if obs.shape[-len(shape) or obs.ndim :] != shape or obs.ndim > len(shape) + 1:
-            self._refuse(f"shape {obs.shape}", f"{shape}, or a batch of it")
-        if obs.dtype.kind not in "biuf" or not np.isfinite(obs).all():
-            self._refuse("what is not a number" if obs.dtype.kind == "f" else f"type {obs.dtype}", "finite numbers")
-        found = np.asarray(_scores(self, obs.reshape(-1, *shape).astype(np.float32)))
-        return found.reshape(*obs.shape[: obs.ndim - len(shape)], -1)
+        return outputs(self, observation, self.observation_shape)
+
+    def log_likelihood(self, observation: ArrayLike, action: ArrayLike) -> Float[np.ndarray, " B"]:
+        """Of each action of a batch."""
+        scores, chosen = self.scores(observation), np.asarray(action, np.int64)
+        return log_softmax(scores, axis=-1)[np.arange(len(chosen)), chosen].astype(float)
 
     def save(self, path: str | Path) -> None:
         """Write a safetensors file: arrays and a line of JSON, no code."""
-        network = self._network
-        arrays = {"centre": network.inputs.centre, "spread": network.inputs.spread, "sharpness": self.members.sharpness}
-        for layer, (weight, offset) in enumerate(zip(network.weights, network.offsets, strict=True)):
-            arrays |= {f"weights.{layer}": weight, f"offsets.{layer}": offset}
-        header = {"format": FORMAT, "version": "1", "activation": network.activation}
-        write_tensors(path, header, {name: np.ascontiguousarray(array) for name, array in arrays.items()})
+        write_network(path, FORMAT, self._network, {"sharpness": self.members.sharpness})
 
     @classmethod
     def load(cls, path: str | Path) -> "NetworkPolicy":
         """Read what `save` wrote."""
-        header, arrays = read_tensors(path, FORMAT, ("centre", "spread", "sharpness", "weights.0", "offsets.0"))
-        wrong = _wrong(header, arrays)
-        if wrong is not None:
-            raise DataError(problem(str(path), got=wrong, expected="a saved policy", remedy="name another file"))
-        layers = range((len(arrays) - 3) // 2)
-        network = Mlp(
-            inputs=Inputs(arrays["centre"], arrays["spread"]),
-            weights=tuple(arrays[f"weights.{layer}"] for layer in layers),
-            offsets=tuple(arrays[f"offsets.{layer}"] for layer in layers),
-            activation=cast(Activation, header["activation"]),
-        )
-        return cls(SoftmaxPolicy(network, arrays["sharpness"]))
+        network, (sharpness,) = read_network(path, FORMAT, {"sharpness": 0})
+        return cls(SoftmaxPolicy(network, sharpness))
 
     @property
     def _network(self) -> Mlp:
-        network = self.members.network
-        if not isinstance(network, Mlp):
-            raise TypeError(f"members of perceptrons, not of {type(network).__name__}")
-        return network
+        return perceptron(self.members.network)
 
-    def _refuse(self, got: str, expected: str) -> None:
+
+def perceptron(network: object) -> Mlp:
+    """The network itself, which is known to be one of ours."""
+    if not isinstance(network, Mlp):
+        raise TypeError(f"members of perceptrons, not of {type(network).__name__}")
+    return network
+
+
+def outputs(
+    policy: Callable[[Array], Array], observation: ArrayLike, shape: tuple[int, ...]
+) -> Float[np.ndarray, "*batch out"]:
+    """What a policy makes of one observation of this shape, or of a batch; anything else is refused."""
+    obs, got = np.asarray(observation), None
+    expected = f"finite numbers of shape {shape}, or a batch of it"
+    if obs.shape[-len(shape) or obs.ndim :] != shape or obs.ndim > len(shape) + 1:
+        got = f"shape {obs.shape}"
+    elif obs.dtype.kind not in "biuf":
+        got = f"type {obs.dtype}"
+    elif not np.isfinite(obs).all():
+        got = "what is not a number"
+    if got is not None:
         raise SpaceError(problem("observation", got=got, expected=expected, remedy="give what it was trained on"))
+    found = np.asarray(_outputs(policy, obs.reshape(-1, *shape).astype(np.float32)))
+    return found.reshape(*obs.shape[: obs.ndim - len(shape)], -1)
 
 
 @jax.jit
-def _scores(policy: NetworkPolicy, obs: Float[Array, "B ..."]) -> Float[Array, "B A"]:
+def _outputs(policy, obs: Float[Array, "B ..."]) -> Float[Array, "B out"]:
     return jax.vmap(policy)(obs)
 
 
-def _wrong(header: dict[str, str], arrays: dict[str, np.ndarray]) -> str | None:
+def write_network(path: str | Path, form: str, network: Mlp, others: dict[str, Array]) -> None:
+    """Write perceptrons, and arrays that belong to them, as a safetensors file."""
+    arrays = {"centre": network.inputs.centre, "spread": network.inputs.spread, **others}
+    for layer, (weight, offset) in enumerate(zip(network.weights, network.offsets, strict=True)):
+        arrays |= {f"weights.{layer}": weight, f"offsets.{layer}": offset}
+    header = {"format": form, "version": "1", "activation": network.activation}
+    write_tensors(path, header, {name: np.ascontiguousarray(array) for name, array in arrays.items()})
+
+
+def read_network(path: str | Path, form: str, others: dict[str, int]) -> tuple[Mlp, list[np.ndarray]]:
+    """What `write_network` wrote, K perceptrons; `others` says how many axes each array has beside that of members."""
+    header, arrays = read_tensors(path, (form,), ("centre", "spread", *others, "weights.0", "offsets.0"))
+    layers = range((len(arrays) - 2 - len(others)) // 2)
+    wrong = _wrong(header, arrays, others, layers)
+    if wrong is not None:
+        raise DataError(problem(str(path), got=wrong, expected="a saved policy", remedy="name another file"))
+    network = Mlp(
+        inputs=Inputs(arrays["centre"], arrays["spread"]),
+        weights=tuple(arrays[f"weights.{layer}"] for layer in layers),
+        offsets=tuple(arrays[f"offsets.{layer}"] for layer in layers),
+        activation=cast(Activation, header["activation"]),
+    )
+    return network, [arrays[name] for name in others]
+
+
+def _wrong(header: dict[str, str], arrays: dict[str, np.ndarray], others: dict[str, int], layers: range) -> str | None:
     """What does not fit together in a file, if anything."""
     if header.get("activation") not in list(ACTIVATIONS):  # a list, as what is in the file may be anything
         return f"activation {header.get('activation')}"
     if any(array.dtype != np.float32 or not np.isfinite(array).all() for array in arrays.values()):
         return "entries that are no finite numbers in single precision"
-    members, layers = arrays["sharpness"].shape, (len(arrays) - 3) // 2
-    shapes = {"centre": arrays["centre"].shape, "spread": arrays["centre"].shape, "sharpness": members}
+    members = arrays["centre"].shape[:1]
+    shapes = {"centre": arrays["centre"].shape, "spread": arrays["centre"].shape}
+    shapes |= {name: arrays[name].shape for name in others}
     before = int(np.prod(arrays["centre"].shape[1:]))
-    for layer in range(layers):
+    for layer in layers:
         after = arrays.get(f"offsets.{layer}", np.zeros(1)).shape[-1:]
         shapes |= {f"weights.{layer}": (*members, before, *after), f"offsets.{layer}": (*members, *after)}
         before = after[0] if after else 0
-    fits = len(members) == 1 and arrays["centre"].shape[:1] == members
+    fits = len(members) == 1 and all(
+        arrays[name].ndim == 1 + axes and arrays[name].shape[:1] == members for name, axes in others.items()
+    )
     if not fits or shapes != {name: array.shape for name, array in arrays.items()}:
         return "layers that do not fit each other"
     return None

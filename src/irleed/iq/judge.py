@@ -3,7 +3,6 @@
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from irleed._typing import Float
@@ -60,7 +59,7 @@ def _measured(algorithm, parameters, data):
 
         def one(own):
             view = algorithm.view(own, obs, who)
-            return view.log_policy[action], jnp.mean(view.bias**2), jnp.mean(view.shared**2)
+            return view.log_likelihood(action), *view.sizes()
 
         return jax.vmap(one)(parameters)
 

@@ -113,3 +113,21 @@ class LowRank(AbstractBias):
     def __call__(self, observation: Float[Array, "B ..."], demonstrator: Int[Array, " B"]) -> Float[Array, "B A"]:
         """See `AbstractBias`."""
         return jax.vmap(lambda own, head: self.trunk(own) @ head)(observation, self.heads[demonstrator])
+
+
+def biases(
+    key: Key, demonstrators: int, inputs: Inputs, sizes: Sequence[int], activation: Activation, rank: int | None
+) -> AbstractBias:
+    """A network each, or, with a rank, a trunk for all with so many outputs."""
+    if rank is None:
+        return Independent.init(key, demonstrators, inputs, sizes, activation)
+    return LowRank.init(key, demonstrators, inputs, sizes, activation, rank)
+
+
+def unbiased(bias: AbstractBias) -> AbstractBias:
+    """The same with the last layer at nought: nobody is biased until there is a reason."""
+    if not isinstance(bias, Independent):
+        return bias  # whose heads are at nought anyway
+    network = bias.network
+    last = (jnp.zeros_like(network.weights[-1]), jnp.zeros_like(network.offsets[-1]))
+    return Independent(eqx.tree_at(lambda n: (n.weights[-1], n.offsets[-1]), network, last))

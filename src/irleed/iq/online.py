@@ -39,6 +39,7 @@ class OnlineSoftQ(AbstractAgent):
     random: Scalar = 0.0
     residual: bool = eqx.field(static=True, default=True)
     target_rate: Scalar = 0.005
+    clip: Scalar | None = None
 
     @classmethod
     def survival(cls, **settings) -> "OnlineSoftQ":
@@ -53,7 +54,9 @@ class OnlineSoftQ(AbstractAgent):
         """See `AbstractAlgorithm.rates`."""
         return self.learner.rates()
 
-    def loss(self, parameters: Parameters, target: Parameters, played: Transition, shown: Row) -> Float[Array, ""]:
+    def loss(
+        self, key: Key, parameters: Parameters, target: Parameters, played: Transition, shown: Row
+    ) -> Float[Array, ""]:
         """See `AbstractAgent.loss`, in units of T."""
         own, ahead = self.learner, parameters if self.residual else target
         penalty = own.penalty * own.temperature

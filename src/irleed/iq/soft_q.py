@@ -11,7 +11,7 @@ from irleed.algorithm import AbstractOffline, View
 from irleed.data.transitions import Inputs, Row, Transitions
 from irleed.demonstrator import gauge
 from irleed.iq import objective
-from irleed.iq.networks import AbstractBias, Activation, Independent, LowRank, Mlp
+from irleed.iq.networks import AbstractBias, Activation, Mlp, biases
 from irleed.policy import SoftmaxPolicy
 
 
@@ -84,11 +84,7 @@ class SoftQ(AbstractOffline):
         """See `AbstractAlgorithm.parameters`."""
         q_key, bias_key = jax.random.split(key)
         sizes = (*self.hidden, actions)
-        bias: AbstractBias
-        if self.rank is None:
-            bias = Independent.init(bias_key, demonstrators, inputs, sizes, self.activation)
-        else:
-            bias = LowRank.init(bias_key, demonstrators, inputs, sizes, self.activation, self.rank)
+        bias = biases(bias_key, demonstrators, inputs, sizes, self.activation, self.rank)
         q = Mlp.init(q_key, inputs, sizes, self.activation)
         return Parameters(q, jnp.zeros(demonstrators, jnp.float32), bias)
 

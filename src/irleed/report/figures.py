@@ -57,7 +57,7 @@ class Curve:
     high: Float[Array, " L"]
 
 
-def _styled(draw: Callable[P, Figure]) -> Callable[P, Figure]:
+def styled(draw: Callable[P, Figure]) -> Callable[P, Figure]:
     """Draw in this module's style, and leave matplotlib's settings as they were."""
 
     @functools.wraps(draw)
@@ -68,7 +68,7 @@ def _styled(draw: Callable[P, Figure]) -> Callable[P, Figure]:
     return wrapped
 
 
-@_styled
+@styled
 def gridworld_maps(rows: int, columns: int, maps: Mapping[str, Float[Array, " S"]]) -> Figure:
     """The paper's Figure 2: a value of each cell as small heat maps, each scaled to [0, 1], titled by their keys."""
     across = 2 if len(maps) == 4 else min(len(maps), 4)
@@ -89,7 +89,7 @@ def gridworld_maps(rows: int, columns: int, maps: Mapping[str, Float[Array, " S"
     return figure
 
 
-@_styled
+@styled
 def improvement(
     max_precision: Float[Array, " P"],
     accuracy: Float[Array, " L"],
@@ -123,7 +123,7 @@ def improvement(
     return figure
 
 
-@_styled
+@styled
 def expertise_bars(
     names: Sequence[str], precision: Float[Array, " D"], low: Float[Array, " D"], high: Float[Array, " D"]
 ) -> Figure:
@@ -151,7 +151,7 @@ def expertise_bars(
     return figure
 
 
-@_styled
+@styled
 def relative_returns(settings: Sequence[str], methods: Mapping[str, Curve]) -> Figure:
     """Each method's return in each setting, relative to the best demonstrator, with its interval."""
     few = len(methods) <= 4

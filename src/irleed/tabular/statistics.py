@@ -129,7 +129,7 @@ def tabulate(demonstrations: Demonstrations, mdp: FiniteMDP) -> Statistics:
     """Statistics of a data set whose observations are states by number; `SpaceError` where it does not fit the MDP."""
     data = demonstrations
     rows = np.repeat(np.arange(data.episodes), data.length + 1)  # the episode of every observation
-    state = _whole(data, data.obs, rows, mdp.states, "observation")
+    state = _whole(data, np.asarray(data.obs), rows, mdp.states, "observation")
     action = _whole(data, data.action, np.asarray(data.episode), mdp.actions, "action")
     here, there = state[data.row], state[data.row + 1]
     _check_alive(data, mdp, here)

@@ -45,15 +45,6 @@ def read(path, **reading) -> Demonstrations:
     return FORMAT.read(path, Reading(**reading))
 
 
-def refusal(path, **reading) -> str:
-    with pytest.raises(DataError) as caught:
-        read(path, **reading)
-    message = str(caught.value)
-    assert len(message.splitlines()) == 1
-    assert message.startswith(str(path))
-    return message
-
-
 @pytest.mark.parametrize("shape, kind", [((2,), "f4"), ((), "i8"), ((4, 3, 3), "u1"), ((2,), "f8"), ((1,), "?")])
 def test_what_was_saved_is_read(stored, shape, kind, capsys):
     data = columns(shape, kind)
@@ -72,7 +63,7 @@ def test_what_was_saved_is_read(stored, shape, kind, capsys):
     assert read(stored(columns(rews=None))).reward is None
 
 
-def test_demonstrators(stored):
+def test_demonstrators(stored, refusal):
     path = stored(columns(who=["a", "b"], number=[4, 5], missing=["a", None], part=[0.5, 1.0]))
     assert read(path).names == read(path, demonstrator="episode").names == ("expert",)
     assert read(path, demonstrator="who").names == ("a", "b")
@@ -106,11 +97,11 @@ def test_demonstrators(stored):
         ({"obs": [[{"x": 1}] * 4, [{"x": 1}] * 3]}, "trajectory 0, obs"),
     ],
 )
-def test_what_does_not_fit_is_named(stored, changes, says):
+def test_what_does_not_fit_is_named(stored, changes, says, refusal):
     assert says in refusal(stored(columns(**changes)))
 
 
-def test_other_folders_are_not_recognised(stored, tmp_path):
+def test_other_folders_are_not_recognised(stored, tmp_path, refusal):
     assert not FORMAT.recognises(tmp_path)
     assert not FORMAT.recognises(tmp_path / "none")
     assert not FORMAT.recognises(stored(columns(acts=None)))
@@ -119,7 +110,7 @@ def test_other_folders_are_not_recognised(stored, tmp_path):
     refusal(tmp_path / "none")
 
 
-def test_files_elsewhere_are_not_read(stored):
+def test_files_elsewhere_are_not_read(stored, refusal):
     path = stored(columns())
     state = json.loads((path / "state.json").read_text())
     state["_data_files"] = [{"filename": "../other.arrow"}]

@@ -41,16 +41,6 @@ def read(path, **reading) -> Demonstrations:
     return FORMAT.read(path, Reading(**reading))
 
 
-def refusal(path, **reading) -> str:
-    with pytest.raises(DataError) as caught:
-        read(path, **reading)
-    message = str(caught.value)
-    assert len(message.splitlines()) == 1
-    assert message.startswith(str(path))
-    assert "expected" in message
-    return message
-
-
 def agrees(found: Demonstrations, data: dict, names=("expert",)) -> None:
     obs = [np.array([*s, n[-1]]) for s, n in zip(data["states"], data["next_states"], strict=True)]
     np.testing.assert_array_equal(found.obs, np.concatenate(obs))
@@ -100,7 +90,7 @@ def test_other_files_are_not_recognised(tmp_path):
         assert not FORMAT.recognises(tmp_path / name)
 
 
-def test_demonstrators(tmp_path):
+def test_demonstrators(tmp_path, refusal):
     who = {"who": ["Zoë", "Ann"], "number": np.array([7, 8]), "text": np.array(["p", "q"]), "odd": [1], "bad": [[], []]}
     path = stored(tmp_path / "expert.pkl", trajectories() | who)
     assert read(path).names == read(path, demonstrator="episode").names == ("expert",)
@@ -136,7 +126,7 @@ def test_demonstrators(tmp_path):
         (lambda d: d.__setitem__(3, None), "a dict"),
     ],
 )
-def test_what_does_not_fit_is_named(tmp_path, change, says):
+def test_what_does_not_fit_is_named(tmp_path, change, says, refusal):
     data = pickle.loads(pickle.dumps(trajectories()))
     change(data)
     assert says in refusal(stored(tmp_path / "expert.pkl", data))
@@ -176,7 +166,7 @@ def hostile(canary) -> dict:
 
 @pytest.mark.parametrize("protocol", [2, 4])
 @pytest.mark.parametrize("name", sorted(hostile("x")))
-def test_nothing_is_run(tmp_path, name, protocol):
+def test_nothing_is_run(tmp_path, name, protocol, refusal):
     canary = tmp_path / "canary"
     evil = hostile(canary)[name]
     for place in (evil, trajectories(states=[evil]), trajectories(extra=ragged([evil, 1]))):
@@ -223,12 +213,12 @@ GLOBAL = b"cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\0\x85C\x01b\
         b"",
     ],
 )
-def test_instructions_that_are_no_data(tmp_path, code):
+def test_instructions_that_are_no_data(tmp_path, code, refusal):
     (tmp_path / "expert.pkl").write_bytes(b"\x80\x04" + code)
     refusal(tmp_path / "expert.pkl")
 
 
-def test_shared_parts_do_not_multiply(tmp_path):
+def test_shared_parts_do_not_multiply(tmp_path, refusal):
     part: list = [0.0] * 100
     for _ in range(12):
         part = [part] * 100
@@ -258,7 +248,7 @@ def test_spoilt_files_are_refused_or_read(tmp_path, protocol):
     assert refused >= 200
 
 
-def test_files_that_cannot_be_read(tmp_path):
+def test_files_that_cannot_be_read(tmp_path, refusal):
     refusal(tmp_path / "none.pkl")
     (tmp_path / "half.npy").write_bytes(b"\x93NUMPY")
     refusal(tmp_path / "half.npy")

@@ -55,15 +55,6 @@ def folder(path, info=(), about=(), split=(5,), **changes):
     return path
 
 
-def refusal(path, reading: Reading | None = None) -> str:
-    with pytest.raises(DataError) as caught:
-        FORMAT.read(path, reading or Reading())
-    message = str(caught.value)
-    assert len(message.splitlines()) == 1
-    assert message.startswith(str(path)) and "expected" in message
-    return message
-
-
 def test_all_files_are_read_in_the_order_of_their_numbers(tmp_path):
     done = [False, False, True, False, False, False, False, False, False]
     path = folder(tmp_path / "lift.v1", split=(2, 5, 6), **{"next.done": done, "next.reward": np.arange(9.0)})
@@ -79,7 +70,7 @@ def test_all_files_are_read_in_the_order_of_their_numbers(tmp_path):
     assert data.names == ("lift.v1",)
 
 
-def test_who_acted(tmp_path):
+def test_who_acted(tmp_path, refusal):
     about = {"operator": ["zoe", "ann", "zoe"], "station": [8, 9, 9]}
     path = folder(tmp_path / "data", about=about, pilot=list("aaabbaaaa"))
     data = FORMAT.read(path, Reading())
@@ -104,18 +95,18 @@ def test_who_acted(tmp_path):
         ({"operator": ["a", None, "b"]}, "row 1: got no operator"),
     ],
 )
-def test_what_is_wrong_with_the_episodes_is_said(tmp_path, about, said):
+def test_what_is_wrong_with_the_episodes_is_said(tmp_path, about, said, refusal):
     assert said in refusal(folder(tmp_path / "data", about={"operator": ["a", "b", "c"]} | about))
 
 
-def test_without_a_table_of_episodes_there_is_one_demonstrator(tmp_path):
+def test_without_a_table_of_episodes_there_is_one_demonstrator(tmp_path, refusal):
     path = folder(tmp_path / "data")
     shutil.rmtree(path / "meta" / "episodes")
     assert FORMAT.read(path, Reading()).names == ("data",)
     assert "'task_index'" in refusal(path, Reading("operator"))
 
 
-def test_observations_and_actions_can_be_chosen(tmp_path):
+def test_observations_and_actions_can_be_chosen(tmp_path, refusal):
     more = {"observation.environment_state": np.arange(9.0) + 100, "told": np.arange(9), "observation.said": ["x"] * 9}
     path = folder(tmp_path / "data", **more)
     assert FORMAT.read(path, Reading()).obs[1].tolist() == [101.0, 1.0, 10.0]
@@ -147,11 +138,11 @@ def test_observations_and_actions_can_be_chosen(tmp_path):
         ({"info": {"features": 3}}, "features"),
     ],
 )
-def test_what_is_wrong_is_said(tmp_path, changes, said):
+def test_what_is_wrong_is_said(tmp_path, changes, said, refusal):
     assert said in refusal(folder(tmp_path / "data", **changes))
 
 
-def test_a_missing_file_is_noticed(tmp_path):
+def test_a_missing_file_is_noticed(tmp_path, refusal):
     path = folder(tmp_path / "data")
     (path / "data" / "chunk-000" / "file-999.parquet").unlink()
     assert "total_frames: got 5, expected 9" in refusal(path)
@@ -159,14 +150,14 @@ def test_a_missing_file_is_noticed(tmp_path):
     assert "no files" in refusal(path)
 
 
-def test_files_with_different_columns_are_refused(tmp_path):
+def test_files_with_different_columns_are_refused(tmp_path, refusal):
     path = folder(tmp_path / "data")
     last = path / "data" / "chunk-000" / "file-999.parquet"
     pq.write_table(pq.read_table(last).drop_columns(["action"]), last)
     assert "unreadable" in refusal(path)
 
 
-def test_other_folders_are_not_recognised(tmp_path):
+def test_other_folders_are_not_recognised(tmp_path, refusal):
     assert not FORMAT.recognises(tmp_path) and not FORMAT.recognises(tmp_path / "none")
     (tmp_path / "meta").mkdir()
     for content in (b"", b"[]", b"{}", b"\xff", b"[" * 100_000, b'{"codebase_version": 3, "features": {}}'):

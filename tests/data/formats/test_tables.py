@@ -40,15 +40,6 @@ def parquet(path, **changes):
     return path
 
 
-def refusal(path, reading: Reading | None = None) -> str:
-    with pytest.raises(DataError) as caught:
-        FORMAT.read(path, reading or Reading())
-    message = str(caught.value)
-    assert len(message.splitlines()) == 1
-    assert message.startswith(str(path)) and "expected" in message
-    return message
-
-
 @pytest.mark.parametrize("delimiter", [",", ";", "\t"])
 @pytest.mark.parametrize("start", ["", "\ufeff"])
 def test_a_csv_file_is_read_as_it_stands(tmp_path, delimiter, start):
@@ -108,7 +99,7 @@ def test_columns_come_in_the_order_of_their_numbers_then_names(tmp_path):
     assert data.action[0].tolist() == [3, 11, 77]
 
 
-def test_observations_and_actions_can_be_chosen(tmp_path):
+def test_observations_and_actions_can_be_chosen(tmp_path, refusal):
     path = parquet(tmp_path / "data.parquet", speed=[1, 2, 3, 4, 5], told=[9, 8, 7, 6, 5])
     data = FORMAT.read(path, Reading(obs=("speed",), action="told"))
     assert data.obs.tolist() == [1, 2, 3, 4, 5] and data.action.tolist() == [9, 8, 6]
@@ -116,7 +107,7 @@ def test_observations_and_actions_can_be_chosen(tmp_path):
     assert "'speed'" in refusal(path, Reading(action="height"))
 
 
-def test_images_are_left_out_and_text_is_not(tmp_path):
+def test_images_are_left_out_and_text_is_not(tmp_path, refusal):
     images = {"observation.image": [{"bytes": b"x"}] * 5, "observation.map": [[[1, 2]]] * 5}
     data = FORMAT.read(parquet(tmp_path / "data.parquet", **images), Reading())
     assert data.obs.shape == (5, 2)
@@ -140,7 +131,7 @@ def test_how_an_episode_ended(tmp_path, flags, terminated):
     assert bool(data.truncated[1])
 
 
-def test_who_acted(tmp_path):
+def test_who_acted(tmp_path, refusal):
     team, who = {"player": ["p", "p", "p", "q", "q"]}, {"pilot": [1, 1, 1, 2, 2]}
     path = parquet(tmp_path / "data.parquet", **team, **who)
     assert FORMAT.read(path, Reading()).names == ("p", "q")
@@ -180,7 +171,7 @@ def test_who_acted(tmp_path):
         ({"demonstrator": ["", "", "", "", ""]}, "names"),
     ],
 )
-def test_what_is_wrong_is_said(tmp_path, changes, said):
+def test_what_is_wrong_is_said(tmp_path, changes, said, refusal):
     assert said in refusal(parquet(tmp_path / "data.parquet", **changes))
 
 
@@ -196,7 +187,7 @@ def test_what_is_wrong_is_said(tmp_path, changes, said):
         ("", "'episode'"),
     ],
 )
-def test_what_is_wrong_with_a_csv_file_is_said(tmp_path, text, said):
+def test_what_is_wrong_with_a_csv_file_is_said(tmp_path, text, said, refusal):
     assert said in refusal(written(tmp_path / "data.csv", text))
 
 
@@ -211,7 +202,7 @@ def test_spaces_around_names_do_not_matter(tmp_path):
     assert data.names == ("Zoë", "01") and data.obs.shape == (5, 2) and data.action.tolist() == [1, 0, 1]
 
 
-def test_other_files_are_not_recognised(tmp_path):
+def test_other_files_are_not_recognised(tmp_path, refusal):
     contents = (
         b"",
         b"PAR1",

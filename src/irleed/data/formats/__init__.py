@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from irleed.data.demonstrations import Demonstrations, Episode
-from irleed.data.formats import d4rl, imitation, iq_learn, lerobot, minari, robomimic, tables
+from irleed.data.formats import atari_grand_challenge, d4rl, imitation, iq_learn, lerobot, minari, robomimic, tables
 from irleed.data.formats.base import Format, Reading, refuse
 
 __all__ = ["FORMATS", "Format", "Reading", "read_folder", "recognise"]
@@ -13,6 +13,7 @@ FORMATS = (
     minari.FORMAT,
     lerobot.FORMAT,
     imitation.FORMAT,
+    atari_grand_challenge.FORMAT,
     robomimic.FORMAT,
     d4rl.FORMAT,
     iq_learn.FORMAT,

@@ -12,6 +12,7 @@ from irleed._npz import printable
 from irleed._typing import Shaped
 from irleed.data.checks import listed
 from irleed.data.demonstrations import Demonstrations
+from irleed.data.lazy import LazyRows, SideBySide
 from irleed.errors import ConfigError, DataError, problem
 
 
@@ -57,9 +58,9 @@ def library(name: str, extra: str) -> Any:
 
 
 def joined(
-    parts: Mapping[str, Shaped[np.ndarray, "R ..."]], wanted: tuple[str, ...], where: str | Path
-) -> Shaped[np.ndarray, "R *obs"]:
-    """Observations by name as one array: one alone as it is, several as vectors side by side.
+    parts: Mapping[str, Shaped[np.ndarray | LazyRows, "R ..."]], wanted: tuple[str, ...], where: str | Path
+) -> Any:
+    """Observations by name as one array, lazy if they are: one alone as it is, several as vectors side by side.
 
     Without `wanted`, those of at most one axis besides the first, in the order of their names.
     """
@@ -72,8 +73,9 @@ def joined(
         refuse(f"{printable(where)}, observations", "images only", "a choice", f"choose of {listed(sorted(parts))}")
     if len(chosen) == 1:
         return parts[chosen[0]]
-    columns = [np.asarray(parts[name]).reshape(len(parts[name]), -1) for name in chosen]
-    if len({len(column) for column in columns}) > 1:
+    if len({len(parts[name]) for name in chosen}) > 1:
         lengths = ", ".join(f"{name} {len(parts[name])}" for name in chosen)
         refuse(f"{printable(where)}, observations", lengths, "as many rows of each", "check the file")
-    return np.concatenate(columns, 1)
+    if any(isinstance(parts[name], LazyRows) for name in chosen):
+        return LazyRows.of(SideBySide([parts[name] for name in chosen]))
+    return np.concatenate([np.asarray(parts[name]).reshape(len(parts[name]), -1) for name in chosen], 1)

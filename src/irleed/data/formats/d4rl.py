@@ -11,8 +11,10 @@ from irleed.data.checks import listed
 from irleed.data.demonstrations import Demonstrations, Episode
 from irleed.data.formats import hdf5
 from irleed.data.formats.base import Format, Reading, refuse
+from irleed.data.lazy import LazyRows, concatenate, part
 
 NEEDED = ("observations", "actions", "terminals")
+LOOKED_AT = 256  # next observations of a large file that are compared with those they should be
 
 
 def _read(path: Path, reading: Reading) -> Demonstrations:
@@ -26,18 +28,22 @@ def _read(path: Path, reading: Reading) -> Demonstrations:
             columns["rewards"] = hdf5.column(hdf5.numbers(path, file, "rewards"), hdf5.place(path, file, "rewards"))
         chosen, rows = reading.obs or ("observations",), len(columns[action])
         there = {name: e for name, e in hdf5.datasets(file) if name in chosen or (e.shape and e.shape[0] == rows)}
-        columns |= {"observations": hdf5.observations(path, file, chosen, there)}
-        hdf5.same_length(columns, printable(path))
+        again = hdf5.Reopened(path, file)
+        obs = hdf5.observations(path, file, chosen, there, again)
+        hdf5.same_length(columns | {"observations": obs}, printable(path))
         ends = columns["terminals"] | columns.get("timeouts", False)
         ends[-1] = True
         last = np.flatnonzero(ends)
         final = None
         if "next_observations" in file and chosen == ("observations",):
-            final = hdf5.numbers(path, file, "next_observations")
-            hdf5.check_followed(columns["observations"], final, ends, hdf5.place(path, file, "next_observations"))
+            final, where = (
+                hdf5.rows(path, file, "next_observations", again),
+                hdf5.place(path, file, "next_observations"),
+            )
+            hdf5.check_followed(obs, final, ends, where, LOOKED_AT if hdf5.is_large(path) else None)
         owner = _owners(path, file, reading.named, there, last)
-    episodes = _episodes(columns, columns[action], final, last, owner)
-    return Demonstrations.from_episodes(episodes, where=printable(path))
+        episodes = _episodes(obs, columns, columns[action], final, last, owner)
+        return Demonstrations.from_episodes(episodes, where=printable(path))
 
 
 def _check_names(path: Path, file: Any, action: str) -> None:
@@ -66,19 +72,24 @@ def _owners(path: Path, file: Any, named: str | None, there: dict[str, Any], las
 
 
 def _episodes(
-    columns: dict[str, np.ndarray], action: np.ndarray, final: np.ndarray | None, last: np.ndarray, owner: list[str]
+    obs: np.ndarray | LazyRows,
+    columns: dict[str, np.ndarray],
+    action: np.ndarray,
+    final: np.ndarray | LazyRows | None,
+    last: np.ndarray,
+    owner: list[str],
 ) -> list[Episode]:
     """Cut the columns after the `last` steps; without `final` observations, episodes are short of their last action."""
     episodes = []
     for start, end, name in zip(np.append(0, last[:-1] + 1), last + 1, owner, strict=True):
-        obs = columns["observations"][start:end]
+        seen = part(obs, start, end)
         if final is not None:
-            obs = np.concatenate([obs, final[end - 1 : end]])
-        stop = start + len(obs) - 1
+            seen = concatenate([seen, part(final, end - 1, end)])
+        stop = start + len(seen) - 1
         if stop == start:
             continue
         reward = columns["rewards"][start:stop] if "rewards" in columns else None
-        episodes.append(Episode(obs, action[start:stop], bool(columns["terminals"][stop - 1]), name, reward))
+        episodes.append(Episode(seen, action[start:stop], bool(columns["terminals"][stop - 1]), name, reward))
     return episodes
 
 

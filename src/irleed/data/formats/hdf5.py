@@ -2,6 +2,7 @@
 
 import contextlib
 import math
+import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -9,12 +10,50 @@ from typing import Any
 import numpy as np
 
 from irleed._npz import CORRUPT, printable
-from irleed._typing import Bool, Shaped
+from irleed._typing import Bool, Int, Shaped
+from irleed.data import lazy
 from irleed.data.checks import listed, native
 from irleed.data.formats.base import joined, library, refuse
+from irleed.data.lazy import LazyRows, Source
 from irleed.errors import ConfigError
 
 MAGIC = b"\x89HDF\r\n\x1a\n"
+
+
+class Reopened:
+    """A file for as long as it is open; once it is closed, or in another process, it is opened when it is next read."""
+
+    def __init__(self, path: Path, file: Any = None):
+        self.path, self._file, self._process = path.absolute(), file, os.getpid()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Reopened, (self.path,)
+
+    def dataset(self, name: str) -> Any:
+        """A dataset of the file."""
+        if not self._file or self._process != os.getpid():  # a closed file counts as false
+            self._file, self._process = library("h5py", "formats").File(self.path, "r"), os.getpid()
+        return self._file[name]
+
+
+class Stored(Source):
+    """Rows of a dataset."""
+
+    def __init__(self, file: Reopened, name: str, shape: tuple[int, ...], dtype: np.dtype):
+        self.file, self.name, self.shape, self.dtype = file, name, shape, dtype
+
+    def read(self, rows: Int[np.ndarray, " K"]) -> np.ndarray:
+        """These rows, each run of neighbours at once: lists of rows are what HDF5 is slow at."""
+        values = np.empty((len(rows), *self.shape[1:]), self.dtype)
+        edges = [0, *(np.flatnonzero(np.diff(rows) != 1) + 1).tolist(), len(rows)]
+        try:
+            dataset = self.file.dataset(self.name)
+            for begin, end in zip(edges[:-1], edges[1:], strict=True):
+                values[begin:end] = dataset[int(rows[begin]) : int(rows[end - 1]) + 1]
+        except CORRUPT as error:
+            where, got = f"{printable(self.file.path)}, {self.name}", f"what cannot be read ({one_line(error)})"
+            refuse(where, got, "the rows that were there", "copy or write it again")
+        return values
 
 
 def is_hdf5(path: Path) -> bool:
@@ -64,7 +103,21 @@ def place(path: Path, entry: Any, name: str = "") -> str:
 
 
 def array(path: Path, group: Any, name: str) -> Shaped[np.ndarray, "R ..."]:
-    """The rows of a dataset, of any type; refused if it is missing, empty, or not all in this file."""
+    """The rows of a dataset, of any type."""
+    return _sound(path, group, name)[()]
+
+
+def rows(path: Path, group: Any, name: str, file: Reopened) -> np.ndarray | LazyRows:
+    """The rows of a dataset of numbers; those of a large file are read later."""
+    dataset = _sound(path, group, name)
+    if dataset.nbytes < lazy.LARGE and not is_large(path):
+        return native(dataset[()], place(path, group, name))
+    dtype = native(np.empty(0, dataset.dtype), place(path, group, name)).dtype
+    return LazyRows.of(Stored(file, dataset.name, dataset.shape, dtype))
+
+
+def _sound(path: Path, group: Any, name: str) -> Any:
+    """A dataset; refused if it is missing, empty, or not all in this file."""
     where, dataset = place(path, group, name), group.get(name)
     if not is_dataset(dataset):
         got = "no dataset" if dataset is None else "a group"
@@ -76,7 +129,7 @@ def array(path: Path, group: Any, name: str) -> Shaped[np.ndarray, "R ..."]:
         refuse(where, "values in another file", "values in this file", "copy them into one file")
     if not _written(dataset):
         refuse(where, "values that were never written", "all of them", "write the file again")
-    return dataset[()]
+    return dataset
 
 
 def numbers(path: Path, group: Any, name: str) -> Shaped[np.ndarray, "R ..."]:
@@ -101,7 +154,7 @@ def flags(path: Path, group: Any, name: str) -> Bool[np.ndarray, " R"]:
     return values == 1
 
 
-def same_length(arrays: Mapping[str, np.ndarray], where: str) -> int:
+def same_length(arrays: Mapping[str, np.ndarray | LazyRows], where: str) -> int:
     """How many rows they all have."""
     lengths = {name: len(values) for name, values in arrays.items()}
     if len(set(lengths.values())) > 1:
@@ -120,26 +173,41 @@ def datasets(group: Any, under: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def observations(
-    path: Path, group: Any, chosen: tuple[str, ...], there: Mapping[str, Any]
-) -> Shaped[np.ndarray, "R *obs"]:
-    """The chosen datasets of a group side by side; of the others that are there, not a value is read."""
-    parts = {name: numbers(path, group, name) for name in chosen if name in there}
+    path: Path, group: Any, chosen: tuple[str, ...], there: Mapping[str, Any], file: Reopened
+) -> Shaped[np.ndarray | LazyRows, "R *obs"]:
+    """The chosen datasets of a group side by side."""
+    parts = {name: rows(path, group, name, file) for name in chosen if name in there}
     stand_ins = {name: np.broadcast_to(False, entry.shape) for name, entry in there.items() if name not in parts}
     return joined(parts | stand_ins, chosen, place(path, group))
 
 
 def check_followed(
-    obs: Shaped[np.ndarray, "R *obs"], later: np.ndarray, ends: Bool[np.ndarray, " R"], where: str
+    obs: np.ndarray | LazyRows,
+    later: np.ndarray | LazyRows,
+    ends: Bool[np.ndarray, " R"],
+    where: str,
+    most: int | None,
 ) -> None:
-    """Refuse next observations that are not, but for the ends of episodes, the observations one row later."""
+    """Refuse next observations that are not, but for the ends of episodes, the observations one row later.
+
+    At `most` so many rows are looked at, spread evenly: to see all of a large file takes long.
+    """
     if later.shape != obs.shape:
         refuse(where, f"shape {later.shape}", f"{obs.shape}, as the observations have", "check the file")
-    one, other = later[:-1], obs[1:]
+    inner = np.flatnonzero(~ends[:-1])
+    if most is not None and len(inner) > most:
+        inner = inner[np.linspace(0, len(inner) - 1, most).astype(np.int64)]
+    one, other = later[inner], obs[inner + 1]
     differ = (one != other) & ~((one != one) & (other != other))  # no number in both: for others to find
-    odd = np.flatnonzero(differ.reshape(len(differ), math.prod(obs.shape[1:])).any(1) & ~ends[:-1])
+    odd = inner[differ.reshape(len(differ), math.prod(obs.shape[1:])).any(1)]
     if len(odd):
         got, expected = "another observation", f"the observation of row {odd[0] + 1}"
         refuse(f"{where}, row {odd[0]}", got, expected, "mark where episodes end, or leave next observations out")
+
+
+def is_large(path: Path) -> bool:
+    """Would it take long to look at all of it?"""
+    return path.stat().st_size >= lazy.LARGE
 
 
 def text(value: object, where: str) -> str:

@@ -16,11 +16,13 @@ from irleed.data.checks import listed
 from irleed.data.demonstrations import Demonstrations, Episode
 from irleed.data.formats import hdf5
 from irleed.data.formats.base import Format, Reading, library, refuse
+from irleed.data.lazy import concatenate, part
 from irleed.errors import ConfigError, DataError
 
 DEMO = re.compile(r"demo_([0-9]+)")
 OPERATOR = re.compile(r"[A-Za-z]+_operator_[0-9]+")
 SKILL = re.compile(r"better|okay|worse")
+LOOKED_AT = 4  # next observations of a demonstration in a large file that are compared with those they should be
 SPLIT = re.compile(r"(.*_)?(train|valid)")
 
 
@@ -76,14 +78,14 @@ def _read(path: Path, reading: Reading) -> Demonstrations:
         demos = _demos(path, file)
         owner = _owners(path, file, demos, reading)
         first = _layout(path, file["data"][demos[0]], reading)
-        episodes = []
+        episodes, again = [], hdf5.Reopened(path, file)
         for demo in demos:
             group = file["data"][demo]
             layout = _layout(path, group, reading)
             if layout != first:
                 refuse(hdf5.place(path, group, "obs"), layout, f"{first}, as in {demos[0]}", "choose what all have")
-            episodes.append(_episode(path, group, reading, tuple(layout), owner[demo]))
-    return Demonstrations.from_episodes(episodes, where=printable(path))
+            episodes.append(_episode(path, group, reading, tuple(layout), owner[demo], again))
+        return Demonstrations.from_episodes(episodes, where=printable(path))
 
 
 def _demos(path: Path, file: Any) -> tuple[str, ...]:
@@ -108,11 +110,13 @@ def _layout(path: Path, demo: Any, reading: Reading) -> dict[str, tuple[int, ...
     return {name: there[name].shape[1:] if name in there else () for name in chosen}
 
 
-def _episode(path: Path, demo: Any, reading: Reading, chosen: tuple[str, ...], owner: str) -> Episode:
+def _episode(
+    path: Path, demo: Any, reading: Reading, chosen: tuple[str, ...], owner: str, again: hdf5.Reopened
+) -> Episode:
     """One demonstration; without next observations, it is short of its last action."""
     name, where = reading.action or "actions", hdf5.place(path, demo)
     action, done = hdf5.numbers(path, demo, name), hdf5.flags(path, demo, "dones")
-    obs = hdf5.observations(path, demo["obs"], chosen, dict(hdf5.datasets(demo["obs"])))
+    obs = hdf5.observations(path, demo["obs"], chosen, dict(hdf5.datasets(demo["obs"])), again)
     reward = None
     if "rewards" in demo:
         reward = hdf5.column(hdf5.numbers(path, demo, "rewards"), f"{where}/rewards")
@@ -122,9 +126,10 @@ def _episode(path: Path, demo: Any, reading: Reading, chosen: tuple[str, ...], o
     if said != length:
         refuse(where, f"{length} steps", f"num_samples {said}", "write the file again")
     if "next_obs" in demo:
-        later = hdf5.observations(path, demo["next_obs"], chosen, dict(hdf5.datasets(demo["next_obs"])))
-        hdf5.check_followed(obs, later, np.arange(length) == length - 1, f"{where}/next_obs")
-        obs = np.concatenate([obs, later[-1:]])
+        later = hdf5.observations(path, demo["next_obs"], chosen, dict(hdf5.datasets(demo["next_obs"])), again)
+        most = LOOKED_AT if hdf5.is_large(path) else None
+        hdf5.check_followed(obs, later, np.arange(length) == length - 1, f"{where}/next_obs", most)
+        obs = concatenate([obs, part(later, length - 1, length)])
     kept = len(obs) - 1
     rewards = None if reward is None else reward[:kept]
     return Episode(obs, action[:kept], done[kept - 1], owner, rewards)

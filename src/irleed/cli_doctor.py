@@ -1,0 +1,60 @@
+"""The command `irleed doctor`: what is installed, and whether it works."""
+
+import json
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from irleed.doctor import examine
+
+
+@dataclass(frozen=True)
+class DoctorCommand:
+    """Say what is installed, what is missing, and whether small fits come out right; exit status 1 if they do not."""
+
+    json: bool = False
+    """Print JSON instead of a table."""
+
+    def run(self, console: Console) -> None:
+        """Examine, print, and end with status 1 where a fit came out wrong."""
+        found = examine()
+        if self.json:
+            print(json.dumps(found, indent=1))
+        else:
+            console.print(_table(found))
+        if not found["ok"]:
+            sys.exit(1)
+
+
+def _table(found: dict[str, Any]) -> Table:
+    """One fact a row: what it is about, its name, and how it is."""
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    for style in ("bold", None, None):
+        table.add_column(style=style, overflow="fold")
+    rows: list[tuple[str, str, str]] = [("versions", name, own) for name, own in found["versions"].items()]
+    rows.append(("machine", "platform", found["platform"]))
+    rows += [("machine", "device", device) for device in found["devices"]]
+    rows += [("extras", extra, _lacks(extra, missing)) for extra, missing in found["extras"].items()]
+    for name, folder in found["folders"].items():
+        state = "can be written to" if folder["writable"] else "cannot be written to"
+        rows.append(("folders", name, f"{folder['path']}: {state}"))
+    for test in found["tests"]:
+        state = "right" if test["ok"] else f"wrong: {test['wrong']}"
+        rows.append(("self-test", test["name"], f"{state} ({test['seconds']} s, compilation included)"))
+    before = ""
+    for kind, name, said in rows:
+        if before and kind != before:
+            table.add_row()
+        table.add_row("" if kind == before else kind, escape(name), escape(said))
+        before = kind
+    return table
+
+
+def _lacks(extra: str, missing: list[str]) -> str:
+    if not missing:
+        return "installed"
+    return f"missing {', '.join(missing)}; pip install 'irleed[{extra}]'"

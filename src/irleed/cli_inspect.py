@@ -1,0 +1,96 @@
+"""The command `irleed inspect`: what is in a file of demonstrations."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from irleed.cli_fit import say
+from irleed.data import Reading, load, summarise
+from irleed.report import inspect_page
+
+HEIGHTS = {True: " ▁▂▃▄▅▆▇█", False: " .:-=+*#@"}  # where blocks can be printed, and where not
+HEADINGS = {
+    "name": "name", "episodes": "episodes", "transitions": "steps", "mean_length": "length", "mean_return": "return",
+    "min_return": "lowest", "max_return": "highest", "terminated": "ended", "truncated": "cut off",
+}  # fmt: skip
+MOST_ROWS = 24  # entries of a vector that are worth a line each
+
+
+@dataclass(frozen=True)
+class InspectCommand:
+    """Say what is in a file of demonstrations, and what is odd about it."""
+
+    data: tyro.conf.Positional[Path]
+    """Demonstrations: a file or folder of any format that is known, see the documentation."""
+    reading: Annotated[Reading, tyro.conf.arg(name="")]
+    json: bool = False
+    """Print JSON instead of tables."""
+    html: Path | None = None
+    """Write a page with plots to this file as well."""
+
+    def run(self, console: Console) -> None:
+        """Print the summary."""
+        summary = summarise(load(self.data, self.reading))
+        if self.html is not None:
+            inspect_page.write(summary, str(self.data), self.html)
+        if self.json:
+            print(json.dumps(summary, indent=1))
+            return
+        _show(summary, console)
+        if self.html is not None:
+            say(console, f"wrote {self.html}")
+
+
+def _show(summary: Mapping[str, Any], console: Console) -> None:
+    """The same as text."""
+    say(console, f"{summary['transitions']} transitions in {summary['episodes']} episodes")
+    for part in ("observation", "action"):
+        keys = ("dtype", "shape", "min", "max", "histogram")
+        facts = ", ".join(f"{key} {summary[part][key]}" for key in keys if summary[part].get(key) is not None)
+        say(console, f"{part}: {facts}")
+    for name in ("length", "returns"):
+        if summary[name] is not None:
+            _show_spread(console, name, summary[name], f", mean {_cell(float(summary[name]['mean']))}")
+    for n, histogram in enumerate((summary["action"]["histograms"] or ())[:MOST_ROWS]):
+        ends = {"min": histogram["edges"][0], "max": histogram["edges"][-1], "histogram": histogram}
+        _show_spread(console, f"action {n}", ends, "")
+    console.print(_people(summary["demonstrators"]))
+    alike = summary["repeated"]
+    if alike["within"] or alike["between"]:
+        repeats = f"{alike['within']} of the same demonstrator, {alike['between']} of another"
+        say(console, f"episodes that repeat an earlier one: {repeats} (compared: {alike['compared']})")
+    for warning in summary["warnings"]:
+        say(console, f"note: {warning}")
+
+
+def _show_spread(console: Console, name: str, spread: Mapping[str, Any], also: str) -> None:
+    """Both ends, and in between a histogram in one line; what is there at all is seen."""
+    low, high = (_cell(spread[end]) for end in ("min", "max"))
+    heights, counts = HEIGHTS[console.encoding.lower().startswith("utf")], spread["histogram"]["counts"]
+    bars = "".join(heights[-(-count * (len(heights) - 1) // max(counts))] for count in counts)
+    say(console, f"{name}: {low} {bars} {high}{also}")
+
+
+def _people(rows: Sequence[Mapping[str, Any]]) -> Table:
+    """A row for each demonstrator, narrow enough for a terminal."""
+    shown = {key: heading for key, heading in HEADINGS.items() if rows[0][key] is not None}
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    for key, heading in shown.items():
+        table.add_column(heading, justify="left" if key == "name" else "right", overflow="fold")
+    for row in rows:
+        table.add_row(*(_cell(row[key]) for key in shown))
+    return table
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return ""
+    return f"{value:.2f}" if isinstance(value, float) else escape(str(value))

@@ -1,0 +1,240 @@
+"""The paper's Figure 4: Hopper, from an expert, from worse policies, and from all of them together.
+
+All seeds and sources of a method are one batch: agents learn in lanes side by side, physics in C++ threads.
+"""
+
+import contextlib
+import dataclasses
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from irleed._typing import Array, Float, Int, Key
+from irleed.algorithm import AbstractOffline
+from irleed.arena import HostArena, likeliest
+from irleed.baselines.ileed_gaussian import GaussianIleed
+from irleed.checkpoint import Keeper
+from irleed.data.demonstrations import Demonstrations
+from irleed.data.transitions import Transitions
+from irleed.envs.host import make_host
+from irleed.errors import ConfigError, problem
+from irleed.experiments.hopper_data import ENV_ID, POLICIES, SOURCES, data_sets, demonstrate
+from irleed.interact import advance_on_host, begin_on_host
+from irleed.iq.agent import AbstractAgent
+from irleed.iq.gaussian_q import GaussianQ
+from irleed.iq.sac import Sac
+from irleed.run import in_parts, train_all
+from irleed.store import keep, kept, plain
+
+MethodName = Literal["irleed_online", "iq_online", "irleed", "iq", "ileed", "bc", "irleed_paper", "iq_paper"]
+HELD: dict[str, Any] = {"learn_precision": False, "learn_bias": False}
+METHODS: dict[str, Sac | GaussianQ | GaussianIleed] = {
+    "irleed_online": Sac(),
+    "iq_online": Sac.iq(),
+    "irleed": GaussianQ(),
+    "iq": GaussianQ.iq(),
+    "ileed": GaussianIleed(),
+    "bc": GaussianQ.cloning(),
+    "irleed_paper": Sac.paper(),
+    "iq_paper": Sac.paper(**HELD),
+}
+LAST = 20  # evaluations that a figure is the mean of
+QUICK: dict[str, Any] = {"hidden": (32, 32), "batch": 32}
+
+
+@dataclass(frozen=True)
+class HopperConfig:
+    """Hopper from policies of several stages of training: IRLEED beside IQ-Learn, and offline ILEED and cloning."""
+
+    out: Path
+    """Folder for results.json and the figure. A run that was stopped goes on from what is there."""
+    seeds: int = 15
+    """Runs for each source and method."""
+    sources: tuple[Literal["A", "B", "C", "ABC"], ...] = ("A", "B", "C", "ABC")
+    """An expert, a half trained policy, a hardly trained one, and all three."""
+    methods: tuple[MethodName, ...] = get_args(MethodName)[:-2]
+    """What to compare; irleed_paper and iq_paper have the published settings, and are online too."""
+    pairs: int = 1_000
+    """Steps of each policy that are learnt from."""
+    steps: int = 500_000
+    """Steps in the environment, and updates, of each online method."""
+    offline_steps: int = 20_000
+    """Updates of each offline method."""
+    every: int = 5_000
+    """Steps between evaluations of online methods."""
+    episodes: int = 1
+    """Episodes of an evaluation, by the likeliest actions; offline methods play twenty times as many, once."""
+    seed: int = 0
+    """Where the random numbers start."""
+    workers: int = dataclasses.field(default_factory=lambda: os.cpu_count() or 1)
+    """Threads of the physics."""
+    quick: bool = False
+    """Two seeds, A and ABC, small networks, 2,000 steps, for a first look."""
+
+    @property
+    def chosen(self) -> tuple[str, ...]:
+        """The sources to run."""
+        return ("A", "ABC") if self.quick else tuple(name for name in SOURCES if name in self.sources)
+
+    @property
+    def runs(self) -> int:
+        """Runs for each source, as they will be."""
+        return 2 if self.quick else self.seeds
+
+    @property
+    def between(self) -> int:
+        """Steps between evaluations, as they will be."""
+        return 500 if self.quick else self.every
+
+    def method(self, name: str) -> Sac | GaussianQ | GaussianIleed:
+        """A method with the number of updates asked for."""
+        found = METHODS[name]
+        steps = 2_000 if self.quick else self.steps if isinstance(found, AbstractAgent) else self.offline_steps
+        changes: dict[str, Any] = {"steps": steps, **(QUICK if self.quick else {})}
+        if isinstance(found, AbstractAgent):
+            changes |= {"capacity": min(steps, found.capacity)}
+        return dataclasses.replace(found, **changes)
+
+    def fingerprint(self, name: str) -> dict[str, object]:
+        """What a part of the results depends on."""
+        own = {key: getattr(self, key) for key in ("chosen", "runs", "pairs", "between", "episodes", "seed")}
+        return {**{key: str(value) for key, value in own.items()}, **plain(self.method(name), "method")}
+
+
+class Lanes(eqx.Module):
+    """What one method got out of the data; axes sources and seeds."""
+
+    returns: Float[Array, "S N E"]  # mean return of each evaluation; offline methods have one
+    log_precision: Float[Array, "S N D"]
+    diverged: Int[Array, "S N"]  # step at which the loss was no number; -1: none
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of it all."""
+
+    returns: Float[np.ndarray, " D"]  # the policies' own mean returns, in what is learnt from
+    lanes: dict[str, Lanes]
+    seconds: dict[str, float]
+
+
+def check(config: HopperConfig) -> None:
+    """Refuse settings that cannot be run, before any work or any file depends on them."""
+    for name in ("seeds", "pairs", "steps", "offline_steps", "every", "episodes", "workers"):
+        if getattr(config, name) < 1:
+            flag, remedy = name.replace("_", "-"), "choose a larger number"
+            raise ConfigError(problem(f"--{flag}", got=getattr(config, name), expected="1 or more", remedy=remedy))
+    if config.steps <= Sac().warm:
+        expected = f"more than {Sac().warm}: the first ones only fill the memory"
+        raise ConfigError(problem("--steps", got=config.steps, expected=expected, remedy="choose more"))
+    for name in ("sources", "methods"):
+        if not getattr(config, name):
+            raise ConfigError(problem(f"--{name}", got="none", expected="at least one", remedy="name some"))
+
+
+def sweep(config: HopperConfig, progress: Callable[..., None]) -> Outcome:
+    """Every method; what an earlier run with the same settings has left in the folder is taken from there."""
+    check(config)
+    data_key, learn_key = jax.random.split(jax.random.key(config.seed))
+    data = demonstrate(data_key, config.pairs, config.workers)
+    returns = np.asarray(data.returns())
+    own = np.array([returns[data.owner == number].mean() for number in range(len(POLICIES))])
+    outcome = Outcome(own, {}, {})
+    names = tuple(dict.fromkeys(config.methods))
+    with contextlib.closing(HostArena(ENV_ID, config.workers)) as arena:
+        for number, name in enumerate(names):
+
+            def told(done: int, total: int, number: int = number, **figures: float) -> None:
+                progress(number * total + done, len(names) * total, **figures)
+
+            outcome.lanes[name], outcome.seconds[name] = _part(config, learn_key, arena, name, data, told)
+    return outcome
+
+
+def _part(
+    config: HopperConfig, key: Key, arena: HostArena, name: str, data: Demonstrations, progress: Callable[..., None]
+) -> tuple[Lanes, float]:
+    """One method, from the folder or anew; and the seconds it took."""
+    file, fingerprint = config.out / "parts" / f"{name}.npz", config.fingerprint(name)
+    arrays = kept(file, fingerprint)
+    if arrays is None:
+        began, method = time.perf_counter(), config.method(name)
+        stacked = data_sets(data, config.chosen, config.runs)
+        if isinstance(method, AbstractOffline):
+            found = _offline(config, key, arena, method, stacked, progress)
+        else:
+            identity = repr(sorted(fingerprint.items()))
+            with Keeper(config.out / "parts" / name, identity) as keeper:
+                found = _online(config, key, arena, method, stacked, progress, keeper)
+        arrays = {**found, "seconds": np.asarray(time.perf_counter() - began)}
+        keep(file, fingerprint, arrays)
+    shape = len(config.chosen), config.runs
+    lanes = Lanes(**{field: _split(arrays[field], shape) for field in Lanes.__dataclass_fields__})
+    return lanes, float(arrays["seconds"])
+
+
+def _offline(
+    config: HopperConfig,
+    key: Key,
+    arena: HostArena,
+    method: AbstractOffline,
+    data: Transitions,
+    progress: Callable[..., None],
+) -> dict[str, np.ndarray]:
+    train_key, play_key = jax.random.split(key)
+    keys = jax.random.split(train_key, len(data.size))
+    state, _ = train_all(method, keys, data, arena.actions, len(POLICIES), progress)
+    policies = jax.vmap(method.policy)(state.parameters)
+    returns = arena.returns(play_key, policies, likeliest, LAST * config.episodes).mean(1)
+    return _found(method, state, data, returns[:, None])
+
+
+def _online(
+    config: HopperConfig,
+    key: Key,
+    arena: HostArena,
+    method: Sac,
+    data: Transitions,
+    progress: Callable[..., None],
+    keeper: Keeper,
+) -> dict[str, np.ndarray]:
+    """Learn, and be tried every so many steps; every stretch between begins new episodes."""
+    train_key, play_key = jax.random.split(key)
+    keys, count = jax.random.split(train_key, len(data.size)), -(-method.steps // config.between)
+    env = make_host(ENV_ID, len(keys), "mujoco", workers=config.workers)
+
+    def start() -> tuple[Any, Array]:
+        return begin_on_host(method, keys, env, data, len(POLICIES)), jnp.full((len(keys), count), jnp.nan, jnp.float32)
+
+    def on(carry: tuple[Any, Array], done: int, steps: int) -> tuple[tuple[Any, Array], Array]:
+        env.reset(seed=done)
+        state, infos = advance_on_host(method, keys, carry[0], env, data, done, steps)
+        policies = jax.vmap(method.policy)(state.learner.parameters)
+        earned = arena.returns(jax.random.fold_in(play_key, done), policies, likeliest, config.episodes).mean(1)
+        curve = jnp.asarray(carry[1]).at[:, done // config.between].set(jnp.asarray(earned, jnp.float32))
+        return (state, curve), np.asarray(infos[-1].loss)
+
+    (state, curve), _ = in_parts(start, on, len(keys), method.steps, config.between, progress, keeper)
+    env.close()
+    return _found(method, state.learner, data, np.asarray(curve))
+
+
+def _found(method: Any, state: Any, data: Transitions, returns: np.ndarray) -> dict[str, np.ndarray]:
+    log_precision = jax.vmap(method.log_precision)(state.parameters, data)
+    return {
+        "returns": np.asarray(returns, np.float32),
+        "log_precision": np.asarray(log_precision),
+        "diverged": np.asarray(state.diverged),
+    }
+
+
+def _split(values: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
+    return np.asarray(values).reshape(*shape, *values.shape[1:])

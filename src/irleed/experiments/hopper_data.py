@@ -1,0 +1,80 @@
+"""What the Hopper experiment learns from: three policies of several stages of training, and what they do."""
+
+import importlib.resources
+
+import jax
+import numpy as np
+
+from irleed._typing import Int, Key
+from irleed.arena import likeliest
+from irleed.data.demonstrations import Demonstrations, Episode
+from irleed.data.transitions import Transitions, stack
+from irleed.envs.host import make_host
+from irleed.iq.gaussian_ensemble import GaussianEnsemble
+
+ENV_ID = "Hopper-v5"
+POLICIES = ("A", "B", "C")  # an expert, one half trained, one hardly trained
+SOURCES = ("A", "B", "C", "ABC")
+
+
+def load_policy(name: str) -> GaussianEnsemble:
+    """One of the policies that come with the package; `policies/README.md` says how they were made."""
+    folder = importlib.resources.files("irleed.experiments") / "policies"
+    with importlib.resources.as_file(folder / f"hopper_{name.lower()}.safetensors") as path:
+        return GaussianEnsemble.load(path)
+
+
+def demonstrate(key: Key, pairs: int, workers: int = 0) -> Demonstrations:
+    """So many steps of each policy, by the actions it deems best; the last episode is cut short."""
+    episodes = []
+    for number, name in enumerate(POLICIES):
+        env = make_host(ENV_ID, 1, "mujoco", seed=_number(jax.random.fold_in(key, number)), workers=workers)
+        episodes += _episodes(env, jax.random.fold_in(key, len(POLICIES) + number), load_policy(name), name, pairs)
+        env.close()
+    return Demonstrations.from_episodes(episodes)
+
+
+def _episodes(env, key: Key, policy: GaussianEnsemble, name: str, pairs: int) -> list[Episode]:
+    act = jax.jit(lambda own, obs: likeliest(policy.actor, own, obs[0])[None])
+    steps = [env.step(np.asarray(act(jax.random.fold_in(key, number), env.obs))) for number in range(pairs)]
+    over = [bool(step.terminated[0] | step.truncated[0]) for step in steps]
+    ends = [number + 1 for number, each in enumerate(over) if each or number == pairs - 1]
+    return [_episode(steps[start:end], name) for start, end in zip([0, *ends], ends, strict=False)]
+
+
+def _episode(steps: list, name: str) -> Episode:
+    return Episode(
+        obs=np.stack([*(step.obs[0] for step in steps), steps[-1].next_obs[0]]),
+        action=np.stack([step.action[0] for step in steps]),
+        demonstrator=name,
+        terminated=bool(steps[-1].terminated[0]),
+        reward=np.array([float(step.reward[0]) for step in steps]),
+    )
+
+
+def data_sets(data: Demonstrations, sources: tuple[str, ...], seeds: int) -> Transitions:
+    """The transitions of its policies for every source and seed, stacked; demonstrators are numbered as they are."""
+    whole = Transitions.from_demonstrations(data)
+    own = [_of(whole, np.array([POLICIES.index(name) for name in source])) for source in sources]
+    return stack([each for each in own for _ in range(seeds)])
+
+
+def _of(whole: Transitions, numbers: Int[np.ndarray, " M"]) -> Transitions:
+    """The transitions of some demonstrators, each of whom has first observations of their own."""
+    rows = np.flatnonzero(np.isin(whole.demonstrator, numbers))
+    columns = {name: np.asarray(getattr(whole, name))[rows] for name in ("obs", "next_obs", "action", "proceeds")}
+    return Transitions(
+        **columns,
+        demonstrator=np.asarray(whole.demonstrator)[rows],
+        initial=columns["obs"][np.r_[True, ~_follows(columns)]],
+        size=np.asarray(len(rows), np.int32),
+    )
+
+
+def _follows(columns: dict[str, np.ndarray]) -> np.ndarray:
+    """Whether each row but the first goes on where the one before it ended."""
+    return (columns["obs"][1:] == columns["next_obs"][:-1]).all(-1)
+
+
+def _number(key: Key) -> int:
+    return int(jax.random.randint(key, (), 0, 2**31 - 1))

@@ -1,0 +1,162 @@
+"""What the Hopper experiment amounts to: rows, a summary beside the paper's Figure 4, a table and a picture."""
+
+import dataclasses
+from pathlib import Path
+
+import jax
+import numpy as np
+from matplotlib.figure import Figure
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+
+from irleed._typing import Float
+from irleed.experiments import paper
+from irleed.experiments.hopper import LAST, POLICIES, HopperConfig, Outcome
+from irleed.report import figures
+from irleed.report.learning_curves import learning_curves
+from irleed.store import write_json
+
+RESAMPLES = 10_000
+NAMES = {
+    "irleed_online": "IRLEED online",
+    "iq_online": "IQ-Learn online",
+    "irleed": "IRLEED offline",
+    "iq": "IQ-Learn offline",
+    "ileed": "ILEED offline",
+    "bc": "cloning",
+    "irleed_paper": "IRLEED as published",
+    "iq_paper": "IQ-Learn as published",
+}
+PUBLISHED = {"irleed_online": "IRLEED", "iq_online": "IQ"}  # the paper's curves
+
+
+def write(config: HopperConfig, outcome: Outcome) -> dict[str, object]:
+    """Write results.json and the figure; returns the results."""
+    results: dict[str, object] = {
+        "experiment": "hopper",
+        "config": {key: str(v) if isinstance(v, Path) else v for key, v in dataclasses.asdict(config).items()},
+        "rows": _rows(config, outcome),
+        "summary": _summary(config, outcome),
+        "curves": _curves(config, outcome),
+        "paper": _published(),
+        "seconds": round(sum(outcome.seconds.values()), 1),
+        "seconds_by_part": {name: round(value, 1) for name, value in outcome.seconds.items()},
+        "device": jax.devices()[0].device_kind,
+    }
+    write_json(config.out / "results.json", results)
+    if any(lanes.returns.shape[-1] > 1 for lanes in outcome.lanes.values()):
+        figures.save(_figure(config, outcome), config.out / "curves")
+    return results
+
+
+def last(returns: Float[np.ndarray, "S N E"]) -> Float[np.ndarray, "S N"]:
+    """The mean over the last evaluations of every run."""
+    return np.asarray(returns, float)[..., -LAST:].mean(-1)
+
+
+def interval(values: Float[np.ndarray, " N"]) -> tuple[float, float]:
+    """95 % of the means of bootstrap resamples."""
+    drawn = np.random.default_rng(0).integers(0, len(values), (RESAMPLES, len(values)))
+    low, high = np.quantile(values[drawn].mean(1), [0.025, 0.975])
+    return float(low), float(high)
+
+
+def _rows(config: HopperConfig, outcome: Outcome) -> list[dict]:
+    rows: list[dict] = []
+    for number, name in enumerate(POLICIES):
+        rows.append({"setting": {"source": name}, "method": "demonstrator", "mean": float(outcome.returns[number])})
+    for name, lanes in outcome.lanes.items():
+        for source, values in zip(config.chosen, last(lanes.returns), strict=True):
+            low, high = interval(values)
+            spread = {"mean": float(values.mean()), "std": float(values.std()), "ci_low": low, "ci_high": high}
+            rows.append({"setting": {"source": source}, "method": name, **spread, "seeds": len(values)})
+    return rows
+
+
+def _summary(config: HopperConfig, outcome: Outcome) -> dict[str, object]:
+    """IRLEED against the others on all three sources, the order of precisions, and what diverged."""
+    summary: dict[str, object] = {
+        f"diverged_{name}": int(np.sum(lanes.diverged >= 0)) for name, lanes in outcome.lanes.items()
+    }
+    if "ABC" not in config.chosen:
+        return summary
+    place = config.chosen.index("ABC")
+    found = {name: last(lanes.returns) for name, lanes in outcome.lanes.items()}
+    for ours, theirs in (("irleed_online", "iq_online"), ("irleed", "iq"), ("irleed", "bc"), ("irleed", "ileed")):
+        if ours in found and theirs in found:
+            difference = found[ours][place] - found[theirs][place]
+            low, high = interval(difference)
+            summary[f"{ours}_minus_{theirs}_ABC"] = [low, float(difference.mean()), high]
+    for name in ("irleed_online", "irleed"):
+        if name in found:
+            order = np.argsort(-np.asarray(outcome.lanes[name].log_precision[place]), -1)
+            summary[f"{name}_order_of_precision_right"] = int(np.sum(np.all(order == np.arange(3), -1)))
+            summary[f"{name}_log_precision"] = np.mean(outcome.lanes[name].log_precision[place], 0).tolist()
+            if "A" in config.chosen:
+                alone = found[name][config.chosen.index("A")].mean()
+                summary[f"{name}_ABC_over_A"] = float(found[name][place].mean() / alone)
+    return summary
+
+
+def _curves(config: HopperConfig, outcome: Outcome) -> dict[str, dict[str, list[float]]]:
+    """Mean return over seeds at each evaluation of the online methods."""
+    return {
+        name: {
+            source: np.asarray(values, float).mean(0).round(1).tolist()
+            for source, values in zip(config.chosen, lanes.returns, strict=True)
+        }
+        for name, lanes in outcome.lanes.items()
+        if lanes.returns.shape[-1] > 1
+    }
+
+
+def _published() -> dict[str, dict[str, float]]:
+    """The paper's means over the last evaluations, by our names."""
+    rows = paper.published("hopper_curves")[-LAST:]
+    return {
+        ours: {
+            source: float(np.mean([float(row[f"{source}_{theirs}"]) for row in rows]))
+            for source in ("A", "B", "C", "ABC")
+        }
+        for ours, theirs in PUBLISHED.items()
+    }
+
+
+def table(results: dict) -> Table:
+    """Returns of every method from every source, beside the paper's."""
+    rows, published = results["rows"], results["paper"]
+    sources = list(dict.fromkeys(row["setting"]["source"] for row in rows if row["method"] != "demonstrator"))
+    note = f"mean return over the last {LAST} evaluations, 95 % interval; the paper's in brackets"
+    shown = Table(title="Hopper", caption=note, box=SIMPLE_HEAD, pad_edge=False)
+    for heading in ("", *sources):
+        shown.add_column(heading, justify="right" if heading else "left", no_wrap=bool(heading))
+    people = {row["setting"]["source"]: f"{row['mean']:.0f}" for row in rows if row["method"] == "demonstrator"}
+    shown.add_row("demonstrator", *(people.get(source, "") for source in sources), end_section=True)
+    for method in [name for name in NAMES if any(row["method"] == name for row in rows)]:
+        cells = []
+        for row in [row for row in rows if row["method"] == method]:
+            beside = published.get(method, {}).get(row["setting"]["source"])
+            known = "" if beside is None else f" ({beside:.0f})"
+            cells.append(f"{row['mean']:.0f}{known}\n\\[{row['ci_low']:.0f}, {row['ci_high']:.0f}]")
+        shown.add_row(NAMES[method], *cells)
+    return shown
+
+
+def _figure(config: HopperConfig, outcome: Outcome) -> Figure:
+    """Return against steps, a panel for each source, the paper's curves dotted."""
+    steps = config.between * (1 + np.arange(max(lanes.returns.shape[-1] for lanes in outcome.lanes.values())))
+    published = paper.published("hopper_curves")
+    panels: dict[str, dict[str, figures.Curve]] = {}
+    dotted: dict[str, dict[str, tuple[np.ndarray, np.ndarray]]] = {}
+    for place, source in enumerate(config.chosen):
+        panels[source], dotted[source] = {}, {}
+        for name, lanes in outcome.lanes.items():
+            if lanes.returns.shape[-1] == 1:
+                continue
+            values = np.asarray(lanes.returns[place], float)
+            ends = np.array([interval(column) for column in values.T])
+            panels[source][NAMES[name]] = figures.Curve(values.mean(0), ends[:, 0], ends[:, 1])
+            if name in PUBLISHED:
+                column = [float(row[f"{source}_{PUBLISHED[name]}"]) for row in published]
+                dotted[source][NAMES[name]] = np.array([float(row["step"]) for row in published]), np.array(column)
+    return learning_curves(steps.astype(float), panels, dotted)

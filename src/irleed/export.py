@@ -1,0 +1,127 @@
+"""A run as a folder to hand on: the policy for any language, an ONNX graph, and a card that says what it is."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors.numpy import load_file
+
+from irleed._files import beside, write_json
+from irleed.data.formats.base import library
+from irleed.errors import ConfigError, problem
+from irleed.export_onnx import OBSERVATION, OPSET, write_graph
+from irleed.iq.ensemble import NetworkPolicy, perceptron
+from irleed.iq.gaussian import LOG_SPREADS
+from irleed.iq.saved import Policy, load_policy
+from irleed.model_card import card
+from irleed.policy import TabularPolicy
+from irleed.report.reading import read_run
+from irleed.report.runs import FitRun
+from irleed.store import prepare
+
+POLICY, DESCRIPTION, GRAPH, CARD = "policy.safetensors", "policy.json", "policy.onnx", "README.md"
+ACTIVATED = {
+    "elu": "x = x if x > 0 else exp(x) - 1",
+    "relu": "x = max(x, 0)",
+    "norm_relu": "c = x - mean(x), x = max(c / sqrt(mean(c^2) + 0.00001), 0)",
+}
+CHOICE = (
+    "score[k] = log_softmax(sharpness[k] * x)",
+    "log probabilities of the actions = log_softmax(mean of score[k] over the members)",
+)
+LOW, HIGH = LOG_SPREADS
+QUANTITY = (
+    "y = mean of x over the members; its first half is mean, its second half raw",
+    f"log_spread = {LOW} + {0.5 * (HIGH - LOW)} * (tanh(raw) + 1)",
+    "z = mean for the likeliest action, or mean + exp(log_spread) * standard normal noise for a drawn one",
+    "action = middle[0] + half[0] * tanh(z)",
+)
+
+
+def export(run: str | Path, out: str | Path, *, onnx: bool = False) -> Path:
+    """Write policy.safetensors, policy.json, README.md and, if asked for, policy.onnx of a run into a new folder.
+
+    Nothing is run when these files are loaded: they hold numbers and text. policy.json says all that is needed to write
+    the policy again in another language.
+    """
+    run, out = Path(run), Path(out)
+    if onnx:
+        library("onnx", "export")  # before anything is written
+    found = read_run(run)
+    if not isinstance(found, FitRun):
+        remedy = "name a folder made by `irleed fit DATA --out FOLDER`"
+        raise ConfigError(problem(str(run), got="an experiment", expected="a fit, which has a policy", remedy=remedy))
+    policy = load_policy(run / POLICY)
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        got = "a folder with something in it" if out.is_dir() else "a file"
+        raise ConfigError(problem(f"--out {out}", got=got, expected="a new folder", remedy="choose another"))
+    described = description(policy)
+    prepare(out)
+    policy.save(out / POLICY)
+    if onnx:
+        given = write_graph(policy, out / GRAPH)
+        described["onnx"] = {"file": GRAPH, "opset": OPSET, "input": OBSERVATION, "outputs": given}
+    described["tensors"] = {
+        name: {"shape": list(array.shape), "dtype": str(array.dtype), "meaning": _meaning(name)}
+        for name, array in sorted(load_file(out / POLICY).items())
+    }
+    write_json(out / DESCRIPTION, described)
+    with beside(out / CARD) as file:
+        file.write(card(found, described).encode())
+    return out
+
+
+def description(policy: Policy) -> dict[str, Any]:
+    """What a policy takes, what it gives, and how it computes; for JSON."""
+    head = {"format": "irleed-export", "version": 1, "loads_with": f"irleed.load_policy({POLICY!r})"}
+    if isinstance(policy, TabularPolicy):
+        states, actions = np.shape(policy.probabilities)
+        return head | {
+            "kind": "table",
+            "observation": {"shape": [], "dtype": "int64", "range": [0, states - 1], "meaning": "number of a state"},
+            "action": {"kind": "choice", "count": actions},
+            "computation": ["probabilities[observation, action] is the probability of the action"],
+        }
+    network = perceptron(policy.members.network)
+    outputs, last = int(network.offsets[-1].shape[-1]), len(network.weights) - 1
+    if isinstance(policy, NetworkPolicy):
+        action: dict[str, Any] = {"kind": "choice", "count": outputs}
+        computation = CHOICE
+    else:
+        middle, half = (
+            np.asarray(part)[0] for part in (policy.members.squashing.middle, policy.members.squashing.half)
+        )
+        action = {"kind": "numbers", "count": outputs // 2}
+        action |= {"low": (middle - half).tolist(), "high": (middle + half).tolist()}
+        computation = QUANTITY
+    between = "0" if last == 1 else f"N = 0 to {last - 1}, one after the other"
+    hidden = f"x = x @ weights.N[k] + offsets.N[k], then {ACTIVATED[network.activation]}, for layer {between}"
+    return head | {
+        "kind": "ensemble of perceptrons",
+        "observation": {"shape": list(policy.observation_shape), "dtype": "float32"},
+        "action": action,
+        "members": policy.size,
+        "layers": last + 1,
+        "activation": network.activation,
+        "computation": [
+            "for every member k: x = (observation - centre[k]) / spread[k], flattened in row-major order",
+            *([hidden] if last else []),
+            f"x = x @ weights.{last}[k] + offsets.{last}[k]",
+            *computation,
+        ],
+    }
+
+
+def _meaning(name: str) -> str:
+    """Of a tensor, by its name; K is the number of members."""
+    meanings = {
+        "probabilities": "[state, action]",
+        "centre": "[K, *observation]: what is subtracted",
+        "spread": "[K, *observation]: what is divided by",
+        "sharpness": "[K]: what the last layer's output is multiplied with",
+        "middle": "[K, action]: the middle of the bounds, the same for all members",
+        "half": "[K, action]: half the width of the bounds, the same for all members",
+        "weights": "[K, inputs, outputs] of a layer",
+        "offsets": "[K, outputs] of a layer",
+    }
+    return meanings[name.split(".")[0]]

@@ -1,0 +1,134 @@
+"""Policies as ONNX graphs, for machines without JAX: one primitive operation of the standard after the other."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from irleed._files import beside
+from irleed.data.formats.base import library
+from irleed.iq.ensemble import NetworkPolicy, perceptron
+from irleed.iq.gaussian import LOG_SPREADS
+from irleed.iq.gaussian_ensemble import GaussianEnsemble
+from irleed.iq.networks import Activation
+from irleed.iq.saved import Policy
+from irleed.policy import TabularPolicy
+
+OPSET, IR = 13, 7  # of the year 2020: runtimes on robots are seldom the newest
+NORM_FLOOR = 1e-5  # what `irleed.iq.networks.norm_relu` adds to the variance
+BATCH = "batch"
+OBSERVATION, ACTION = "observation", "action"
+SCORES, MEAN, LOG_SPREAD = "log_probabilities", "mean", "log_spread"
+
+Input = tuple[str, Sequence[int]]  # type and shape of one observation
+Outputs = dict[str, tuple[str, Sequence[int]]]  # the same of what is given for it
+
+
+class Graph:
+    """A graph that is written from its inputs on: every operation names what it makes."""
+
+    def __init__(self) -> None:
+        self.onnx: Any = library("onnx", "export")
+        self.nodes: list[Any] = []
+        self.constants: list[Any] = []
+
+    def constant(self, name: str, value: Any) -> str:
+        """An array under a name."""
+        array = np.ascontiguousarray(value)
+        self.constants.append(self.onnx.numpy_helper.from_array(array, name))
+        return name
+
+    def add(self, operation: str, *inputs: str, name: str | None = None, **attributes: Any) -> str:
+        """An operation of the standard; returns the name of its result."""
+        result = f"{operation.lower()}.{len(self.nodes)}" if name is None else name
+        self.nodes.append(self.onnx.helper.make_node(operation, list(inputs), [result], **attributes))
+        return result
+
+    def write(self, path: Path, observation: Input, outputs: Outputs) -> None:
+        """The file."""
+        helper, kinds = self.onnx.helper, self.onnx.TensorProto
+
+        def values(name: str, kind: str, shape: Sequence[int]) -> Any:
+            return helper.make_tensor_value_info(name, getattr(kinds, kind), [BATCH, *shape])
+
+        given = [values(name, *each) for name, each in outputs.items()]
+        graph = helper.make_graph(self.nodes, "policy", [values(OBSERVATION, *observation)], given, self.constants)
+        opset = [helper.make_opsetid("", OPSET)]
+        model = helper.make_model(graph, opset_imports=opset, producer_name="irleed", ir_version=IR)
+        with beside(path) as file:
+            file.write(model.SerializeToString())
+
+
+def write_graph(policy: Policy, path: Path) -> list[str]:
+    """The policy as a graph of a batch of observations; returns the names of what it gives."""
+    graph = Graph()
+    write = {NetworkPolicy: _choices, GaussianEnsemble: _quantities, TabularPolicy: _table}[type(policy)]
+    observation, outputs = write(graph, policy)
+    graph.write(path, observation, outputs)
+    return list(outputs)
+
+
+def _choices(graph: Graph, policy: NetworkPolicy) -> tuple[Input, Outputs]:
+    """Log probabilities, of which the mean over members decides, and the likeliest action."""
+    x = _perceptrons(graph, policy)
+    sharp = graph.constant("sharpness", np.asarray(policy.members.sharpness)[:, None, None])
+    each = graph.add("LogSoftmax", graph.add("Mul", x, sharp), axis=-1)
+    graph.add("LogSoftmax", graph.add("ReduceMean", each, axes=[0], keepdims=0), name=SCORES, axis=-1)
+    graph.add("ArgMax", SCORES, name=ACTION, axis=-1, keepdims=0)
+    actions = perceptron(policy.members.network).offsets[-1].shape[-1]
+    return ("FLOAT", policy.observation_shape), {SCORES: ("FLOAT", [actions]), ACTION: ("INT64", [])}
+
+
+def _quantities(graph: Graph, policy: GaussianEnsemble) -> tuple[Input, Outputs]:
+    """The action of the mean, and the Gaussian behind it, to draw others from."""
+    together = graph.add("ReduceMean", _perceptrons(graph, policy), axes=[0], keepdims=0)
+    middle, half = (np.asarray(part)[0] for part in (policy.members.squashing.middle, policy.members.squashing.half))
+    size, (low, high) = len(middle), LOG_SPREADS
+    ends = [graph.constant(f"end.{n}", np.array([end], np.int64)) for n, end in enumerate((0, size, 2 * size, -1))]
+    graph.add("Slice", together, ends[0], ends[1], ends[3], name=MEAN)
+    raw = graph.add("Tanh", graph.add("Slice", together, ends[1], ends[2], ends[3]))
+    width = graph.constant("half the range of log spreads", np.array(0.5 * (high - low), np.float32))
+    centre = graph.constant("middle of the range of log spreads", np.array(0.5 * (high + low), np.float32))
+    graph.add("Add", graph.add("Mul", raw, width), centre, name=LOG_SPREAD)
+    reached = graph.add("Mul", graph.add("Tanh", MEAN), graph.constant("half", half))
+    action = graph.add("Add", reached, graph.constant("middle", middle))
+    above = graph.add("Max", action, graph.constant("lowest", middle - half))  # whatever rounding does
+    graph.add("Min", above, graph.constant("highest", middle + half), name=ACTION)
+    return ("FLOAT", policy.observation_shape), {name: ("FLOAT", [size]) for name in (ACTION, MEAN, LOG_SPREAD)}
+
+
+def _table(graph: Graph, policy: TabularPolicy) -> tuple[Input, Outputs]:
+    """Log probabilities and the likeliest action, looked up."""
+    table = np.asarray(policy.probabilities)
+    with np.errstate(divide="ignore"):  # what is never done has log probability -inf
+        scores = graph.constant("table", np.log(table).astype(np.float32))
+    likeliest = graph.constant("likeliest", table.argmax(-1).astype(np.int64))
+    graph.add("Gather", scores, OBSERVATION, name=SCORES, axis=0)
+    graph.add("Gather", likeliest, OBSERVATION, name=ACTION, axis=0)
+    return ("INT64", ()), {SCORES: ("FLOAT", [table.shape[1]]), ACTION: ("INT64", [])}
+
+
+def _perceptrons(graph: Graph, policy: NetworkPolicy | GaussianEnsemble) -> str:
+    """K perceptrons of the observations: [K, batch, outputs]."""
+    network = perceptron(policy.members.network)
+    entries = int(np.prod(policy.observation_shape))
+    rows = (policy.size, 1, -1)
+    x = graph.add("Reshape", OBSERVATION, graph.constant("flat", np.array([-1, entries], np.int64)))
+    x = graph.add("Sub", x, graph.constant("centre", np.reshape(network.inputs.centre, rows)))
+    x = graph.add("Div", x, graph.constant("spread", np.reshape(network.inputs.spread, rows)))
+    for layer, (weight, offset) in enumerate(zip(network.weights, network.offsets, strict=True)):
+        x = graph.add("MatMul", x, graph.constant(f"weights.{layer}", weight))
+        x = graph.add("Add", x, graph.constant(f"offsets.{layer}", np.reshape(offset, rows)))
+        if layer < len(network.weights) - 1:
+            x = _activated(graph, x, network.activation)
+    return x
+
+
+def _activated(graph: Graph, x: str, activation: Activation) -> str:
+    if activation == "norm_relu":
+        centred = graph.add("Sub", x, graph.add("ReduceMean", x, axes=[-1]))
+        variance = graph.add("ReduceMean", graph.add("Mul", centred, centred), axes=[-1])
+        floor = graph.constant(f"floor.{len(graph.nodes)}", np.array(NORM_FLOOR, np.float32))
+        x = graph.add("Div", centred, graph.add("Sqrt", graph.add("Add", variance, floor)))
+    return graph.add("Elu" if activation == "elu" else "Relu", x)

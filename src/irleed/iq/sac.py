@@ -1,0 +1,258 @@
+r"""IRLEED with continuous actions, by playing: the soft actor-critic form of inverse soft Q-learning.
+
+The critic implies a reward, $r = Q(s, a) - \gamma V(s')$ with $V(s) = E_{a\sim\pi}[Q(s, a) - T\log\pi(a|s)]$, and the
+actor follows the critic. Demonstrator $i$ acts around the shared policy: off by $\delta_i(s)$, with a spread that is
+smaller the higher their precision $\beta_i$ (see `irleed.iq.gaussian`).
+
+With the penalty on both what is shown and what is played, the best reward for given data is bounded: it lies between
+$-1/c$ and $1/c$. The default objective, `targets`, says so directly (LS-IQ, Al-Hafez et al., 2023): rewards are to be
+$1/c$ where shown and $-1/c$ where played, and no value can be beyond $1/(c(1-\gamma))$.
+"""
+
+from typing import Literal
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+from irleed._typing import Array, Float, Int, Key, Scalar, Shaped
+from irleed.algorithm import AbstractView
+from irleed.data.transitions import Inputs, Row, Transitions
+from irleed.demonstrator import gauge
+from irleed.envs.step import Bounds, Transition
+from irleed.iq.actor_critic import Critics, soft_value
+from irleed.iq.agent import AbstractAgent
+from irleed.iq.gaussian import GaussianPolicy, Squashing, gaussians
+from irleed.iq.networks import AbstractBias, Activation, Mlp, biases, unbiased
+
+
+class Parameters(eqx.Module):
+    """What is shared, and the demonstrators."""
+
+    actor: Mlp
+    critics: Critics
+    ended: Float[Array, ""]  # the reward of every step after the task has ended
+    log_spread: Float[Array, " A"]  # of demonstrators' actions, in bounds from -1 to 1, at precision 1
+    log_precision: Float[Array, " D"]
+    bias: AbstractBias
+    squashing: Squashing  # held fixed
+
+
+class Sac(AbstractAgent):
+    r"""IRLEED that plays; without precisions and biases IQ-Learn, see `iq`.
+
+    **Fields:**
+
+    - `hidden`, `activation`: of all networks; `critic_activation` of the critics, `critics` their number.
+    - `steps`, `batch`, `rate`: of Adam, `batch` being that of either kind of transitions; `actor_rate`,
+      `precision_rate`, `bias_rate`, `ended_rate` for their parameters.
+    - `temperature`: $T$, held fixed.
+    - `penalty`: $c$ of $\frac c2 r^2$.
+    - `objective`: `targets`; or the value term at first states (`initial`, the published one) or over the mixture of
+      what is shown and played (`mixture`).
+    - `bounded`: whether $V(s')$ is kept within $\pm 1/(c(1-\gamma))$.
+    - `penalise`: rewards of what is shown and played (`mixture`), or of what is shown alone.
+    - `absorbing`: whether the value of an end is learnt as that of a situation which stays as it is; else it is nought.
+    - `own_values`: whether each demonstrator has values by their own policy and temperature $T/\beta_i$, as published.
+      Else precision and bias are those that make their actions likeliest, and transitions count by precision.
+    """
+
+    hidden: tuple[int, ...] = eqx.field(static=True, default=(256, 256))
+    activation: Activation = eqx.field(static=True, default="relu")
+    critic_activation: Activation = eqx.field(static=True, default="norm_relu")
+    critics: int = eqx.field(static=True, default=2)
+    steps: int = eqx.field(static=True, default=500_000)
+    batch: int = eqx.field(static=True, default=256)
+    decay: bool = eqx.field(static=True, default=False)
+    capacity: int = eqx.field(static=True, default=500_000)
+    warm: int = eqx.field(static=True, default=1_280)
+    rate: Scalar = 3e-4
+    actor_rate: Scalar = 3e-5
+    precision_rate: Scalar = 3e-4
+    bias_rate: Scalar = 3e-5
+    ended_rate: Scalar = 1e-3
+    discount: Scalar = 0.99
+    temperature: Scalar = 0.01
+    penalty: Scalar = 1.0
+    bias_scale: Scalar = 1.0
+    bias_penalty: Scalar = 10.0
+    rank: int | None = eqx.field(static=True, default=None)
+    objective: Literal["targets", "initial", "mixture"] = eqx.field(static=True, default="targets")
+    penalise: Literal["mixture", "shown"] = eqx.field(static=True, default="mixture")
+    bounded: bool = eqx.field(static=True, default=True)
+    absorbing: bool = eqx.field(static=True, default=True)
+    own_values: bool = eqx.field(static=True, default=False)
+    learn_precision: bool = eqx.field(static=True, default=True)
+    learn_bias: bool = eqx.field(static=True, default=True)
+    random: Scalar = 0.0
+    target_rate: Scalar = 0.005
+    clip: Scalar | None = None
+
+    @classmethod
+    def iq(cls, **settings) -> "Sac":
+        """IQ-Learn: precision 1 and bias 0 held fixed."""
+        return cls(learn_precision=False, learn_bias=False, **settings)
+
+    @classmethod
+    def paper(cls, **settings) -> "Sac":
+        """The published hyperparameters; with ``learn_precision=False, learn_bias=False``, those of IQ-Learn.
+
+        The paper learns the precision itself at a rate of 1e-5, from 1 / T on: a rate of 1e-7 for its logarithm.
+        """
+        rates = {"rate": 3e-4, "actor_rate": 3e-5, "precision_rate": 1e-7, "bias_rate": 3e-6}
+        bias = {"bias_scale": 0.01, "bias_penalty": 0.01, "own_values": True}
+        plain = {"critics": 1, "critic_activation": "relu", "bounded": False, "absorbing": False, "clip": None}
+        return cls(**{"objective": "initial", "penalty": 1.0, **plain, **rates, **bias, **settings})
+
+    def parameters(self, key: Key, inputs: Inputs, actions: Bounds, demonstrators: int) -> Parameters:
+        """See `AbstractAlgorithm.parameters`."""
+        actor_key, critic_key, bias_key = jax.random.split(key, 3)
+        sizes = (*self.hidden, actions.size)
+        bias = biases(bias_key, demonstrators, inputs, sizes, self.activation, self.rank)
+        return Parameters(
+            actor=Mlp.init(actor_key, inputs, (*self.hidden, 2 * actions.size), self.activation),
+            critics=Critics.init(critic_key, self.critics, inputs, actions.size, self.hidden, self.critic_activation),
+            ended=jnp.zeros((), jnp.float32),
+            log_spread=jnp.zeros(actions.size, jnp.float32),
+            log_precision=jnp.zeros(demonstrators, jnp.float32),
+            bias=bias if self.own_values else unbiased(bias),
+            squashing=Squashing.into(actions),
+        )
+
+    def rates(self) -> dict[str, Scalar]:
+        """See `AbstractAlgorithm.rates`."""
+        return {
+            "actor": self.actor_rate,
+            "critics": self.rate,
+            "ended": self.ended_rate if self.absorbing else 0.0,
+            "log_spread": self.precision_rate,
+            "log_precision": self.precision_rate if self.learn_precision else 0.0,
+            "bias": self.bias_rate if self.learn_bias else 0.0,
+            "squashing": 0.0,
+        }
+
+    def loss(
+        self, key: Key, parameters: Parameters, target: Parameters, played: Transition, shown: Row
+    ) -> Float[Array, ""]:
+        """See `AbstractAgent.loss`: of critics, actor and demonstrators, each learning from its own part."""
+        critic_key, actor_key = jax.random.split(key)
+        proceeds = jnp.where(played.terminated, 0.0, 1.0)
+        looked_at = Row(played.obs, played.next_obs, played.action, proceeds, shown.demonstrator, shown.initial)
+        rows = jax.tree.map(lambda *leaves: jnp.concatenate(leaves), shown, looked_at)
+        total = self._critic_loss(critic_key, parameters, target, rows) + self._actor_loss(actor_key, parameters, rows)
+        if self.learn_precision or self.learn_bias:
+            total = total + self._demonstrator_loss(parameters, shown)
+        return total
+
+    def _critic_loss(self, key: Key, parameters: Parameters, target: Parameters, rows: Row) -> Float[Array, ""]:
+        r"""Of the reward that the critics imply; the first half of the rows was shown, the other played."""
+        ahead_key, value_key = jax.random.split(key)
+        most, shown = 1 / self.penalty, (jnp.arange(len(rows.proceeds)) < len(rows.proceeds) // 2).astype(jnp.float32)
+        after = self._value(ahead_key, parameters, target.critics, rows.next_obs, rows.demonstrator)
+        ended = jax.lax.stop_gradient(parameters.ended) / (1 - self.discount)
+        after = jnp.where(rows.proceeds > 0, after, ended)
+        if self.bounded:
+            after = jnp.clip(after, -most / (1 - self.discount), most / (1 - self.discount))
+        reward = parameters.critics(rows.obs, parameters.squashing.unit(rows.action)) - self.discount * after[None]
+        # Means over the rows shown and over those played: there are as many of either.
+        of_shown, of_played = (2 * half * self._weights(parameters, rows, half) for half in (shown, 1 - shown))
+        if self.objective == "targets":
+            error = of_shown[None] * (reward - most) ** 2 + of_played[None] * (reward + most) ** 2
+            found = 0.5 * self.penalty * jnp.sum(jnp.mean(error, -1))
+        else:
+            size = 0.5 * (of_shown + of_played) if self.penalise == "mixture" else of_shown
+            found = jnp.sum(jnp.mean(0.5 * self.penalty * size[None] * reward**2 - of_shown[None] * reward, -1))
+            places = rows.initial if self.objective == "initial" else rows.obs
+            value = self._value(value_key, parameters, parameters.critics, places, rows.demonstrator)
+            share = (1 - self.discount) * value if self.objective == "initial" else value - self.discount * after
+            found = found + len(reward) * jnp.mean(share)
+        if not self.absorbing:
+            return found
+        error = of_shown * (parameters.ended - most) ** 2 + of_played * (parameters.ended + most) ** 2
+        return found + 0.5 * self.penalty * jnp.mean((1 - rows.proceeds) * error)
+
+    def _weights(self, parameters: Parameters, rows: Row, counted: Float[Array, " B"]) -> Float[Array, " B"]:
+        """How much each row counts, 1 on average over those counted."""
+        if self.own_values or not self.learn_precision:
+            return jnp.ones_like(counted)
+        weight = jnp.exp(jax.lax.stop_gradient(gauge(parameters.log_precision)))[rows.demonstrator]
+        return weight * jnp.sum(counted) / jnp.sum(counted * weight)
+
+    def _value(
+        self, key: Key, parameters: Parameters, critics: Critics, obs: Float[Array, "B ..."], who: Int[Array, " B"]
+    ) -> Float[Array, " B"]:
+        """The soft value of each situation: by the shared policy, or by each demonstrator's own."""
+        acting = gaussians(jax.lax.stop_gradient(parameters.actor), obs)
+        if not self.own_values:
+            return soft_value(key, critics, acting, obs, self.temperature)
+        log_precision = gauge(parameters.log_precision)[who]
+        shift = self.bias_scale * jax.lax.stop_gradient(parameters.bias)(obs, who)
+        acting = acting.as_demonstrator(jax.lax.stop_gradient(log_precision), shift)
+        return soft_value(key, critics, acting, obs, self.temperature * jnp.exp(-log_precision))
+
+    def _actor_loss(self, key: Key, parameters: Parameters, rows: Row) -> Float[Array, ""]:
+        """The actor follows the critics; with values of their own, so does every demonstrator's."""
+        critics, acting = jax.lax.stop_gradient(parameters.critics), gaussians(parameters.actor, rows.obs)
+        found = -jnp.mean(soft_value(key, critics, acting, rows.obs, self.temperature))
+        if not self.own_values:
+            return found
+        log_precision = jax.lax.stop_gradient(gauge(parameters.log_precision))[rows.demonstrator]
+        own = acting.as_demonstrator(log_precision, self.bias_scale * parameters.bias(rows.obs, rows.demonstrator))
+        temperature = self.temperature * jnp.exp(-log_precision)
+        return found - jnp.mean(soft_value(jax.random.fold_in(key, 1), critics, own, rows.obs, temperature))
+
+    def _demonstrator_loss(self, parameters: Parameters, shown: Row) -> Float[Array, ""]:
+        """Precision and bias under which what was shown is likeliest, the shared policy being as it is."""
+        shift = parameters.bias(shown.obs, shown.demonstrator) if self.learn_bias else 0.0
+        found = self.bias_penalty * jnp.mean(jnp.square(shift))
+        if self.own_values:
+            return found
+        middle = jnp.tanh(gaussians(jax.lax.stop_gradient(parameters.actor), shown.obs).mean + self.bias_scale * shift)
+        log_spread = self._log_spread(parameters, shown.demonstrator)
+        unit = parameters.squashing.unit(shown.action)
+        return found + jnp.mean(0.5 * ((unit - middle) * jnp.exp(-log_spread)) ** 2 + log_spread)
+
+    def _log_spread(self, parameters: Parameters, who: Int[Array, "*B"]) -> Float[Array, "*B A"]:
+        log_precision = gauge(parameters.log_precision)[who][..., None]
+        return (
+            jnp.broadcast_to(parameters.log_spread, (*log_precision.shape[:-1], len(parameters.log_spread)))
+            - 0.5 * log_precision
+        )
+
+    def policy(self, parameters: Parameters) -> GaussianPolicy:
+        """The shared policy."""
+        return GaussianPolicy(parameters.actor, parameters.squashing)
+
+    def log_precision(self, parameters: Parameters, data: Transitions) -> Float[Array, " D"]:
+        """See `AbstractAlgorithm.log_precision`."""
+        return gauge(parameters.log_precision)
+
+    def view(
+        self, parameters: Parameters, observation: Shaped[Array, "..."], demonstrator: Int[Array, ""]
+    ) -> "ResidualView":
+        """See `AbstractAlgorithm.view`."""
+        shared = self.policy(parameters).gaussian(observation).mean
+        shift = self.bias_scale * parameters.bias(observation[None], demonstrator[None])[0]
+        shift = shift if self.learn_bias else jnp.zeros_like(shift)
+        middle, spread = jnp.tanh(shared + shift), self._log_spread(parameters, demonstrator)
+        off = (middle - jnp.tanh(shared)) * jnp.exp(-parameters.log_spread)
+        return ResidualView(middle, spread, off if self.learn_bias else off * jnp.nan, parameters.squashing)
+
+
+class ResidualView(AbstractView):
+    """A demonstrator around the shared policy's middle action, in bounds from -1 to 1."""
+
+    middle: Float[Array, " A"]
+    log_spread: Float[Array, " A"]
+    shift: Float[Array, " A"]  # how far the middle is off, in spreads at precision 1; NaN: no bias is known
+    squashing: Squashing
+
+    def log_likelihood(self, action: Float[Array, " A"]) -> Float[Array, ""]:
+        """See `AbstractView.log_likelihood`: a density in the action's own units."""
+        standard = (self.squashing.unit(action) - self.middle) * jnp.exp(-self.log_spread)
+        scale = self.log_spread + jnp.log(self.squashing.half) + 0.5 * jnp.log(2 * jnp.pi)
+        return jnp.sum(-0.5 * standard**2 - scale)
+
+    def sizes(self) -> tuple[Float[Array, ""], Float[Array, ""]]:
+        """See `AbstractView.sizes`."""
+        return jnp.mean(self.shift**2), jnp.ones(())

@@ -1,0 +1,172 @@
+"""The card of an exported policy, in Markdown with a head that model hubs read."""
+
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import PurePath
+from typing import Any
+
+from irleed.report.expertise import ranked
+from irleed.report.facts import PAPER
+from irleed.report.markup import counted, interval, listed, number
+from irleed.report.returns import demonstrators, policies, said
+from irleed.report.runs import FitRun
+
+HEAD = """---
+library_name: irleed
+pipeline_tag: reinforcement-learning
+tags:
+- imitation-learning
+- inverse-reinforcement-learning
+- learning-from-demonstrations
+- {kind}
+---
+"""
+MOST_ROWS = 100
+LIMITS = (
+    "The policy imitates what was demonstrated, weighted by skill; where nobody was, its actions mean little.",
+    "Precision and bias are relative to these demonstrators: 1 is their average precision, not an absolute skill.",
+    "Intervals know of the data and the training, not of a model that is wrong.",
+    "Nothing here says that the policy is safe on a machine that can do harm: try it in simulation, and bound what it "
+    "may do.",
+)
+
+
+def card(run: FitRun, policy: dict[str, Any]) -> str:
+    """The whole card: of a run, and of its policy as `irleed.export.description` says it."""
+    parts = [
+        HEAD.format(kind="neural-network" if run.networks else "tabular"),
+        f"# {escaped(run.label)}\n",
+        _what(run, policy),
+        "## How to use it\n",
+        _python(run, policy),
+        *(_graph(policy) if "onnx" in policy else ()),
+        "In any other language: `policy.json` names the tensors of `policy.safetensors` and says how to compute with "
+        "them. Loading runs no code.\n",
+        "## The data\n",
+        _data(run),
+        "## Who is how good\n",
+        _expertise(run),
+        "## Returns\n",
+        _returns(run),
+        "## Training\n",
+        _training(run),
+        "## Limitations\n",
+        "\n".join(f"- {limit}" for limit in (*LIMITS, *map(escaped, run.warnings))) + "\n",
+        "## Citation\n",
+        f"```bibtex\n{PAPER}\n```\n",
+    ]
+    return "\n".join(parts)
+
+
+def escaped(value: object) -> str:
+    """Text as it is to be read: no markup, no HTML, one line."""
+    shown = "".join(c if c.isprintable() else " " for c in str(value))
+    shown = shown.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return re.sub(r"([\\`*_{}\[\]#|~!])", r"\\\1", shown)
+
+
+def _what(run: FitRun, policy: dict[str, Any]) -> str:
+    shape = " x ".join(map(str, policy["observation"]["shape"]))
+    seen = f"{shape} numbers" if shape else "one number" if run.networks else "the number of a state"
+    action = policy["action"]
+    does = (
+        f"one of {action['count']} actions"
+        if action["kind"] == "choice"
+        else f"{counted(action['count'], 'number')} within bounds"
+    )
+    return (
+        f"A policy learnt from {counted(len(run.people), 'demonstrator')} of uneven skill by "
+        f"{escaped(run.config.get('algorithm', 'irleed'))} "
+        f"({policy['kind'] + (f', {run.members} members' if run.networks else '')}). "
+        f"It sees {seen} and chooses {does}.\n"
+    )
+
+
+def _python(run: FitRun, policy: dict[str, Any]) -> str:
+    shape = policy["observation"]["shape"]
+    seen = f"np.zeros({tuple(shape)}, np.float32)"
+    return (
+        "```python\n"
+        + ("import numpy as np\n" if run.networks else "")
+        + 'import irleed\n\npolicy = irleed.load_policy("policy.safetensors")\n'
+        + f"action, _ = policy.predict({seen if run.networks else 0}, deterministic=True)\n```\n"
+    )
+
+
+def _graph(policy: dict[str, Any]) -> Iterable[str]:
+    shape, dtype = policy["observation"]["shape"], policy["observation"]["dtype"]
+    size = ", ".join(map(str, [1, *shape])) + ("" if shape else ",")
+    outputs = policy["onnx"]["outputs"]
+    yield "Without irleed and JAX, for a batch of observations:\n"
+    yield (
+        "```python\nimport numpy as np\nimport onnxruntime\n\n"
+        'session = onnxruntime.InferenceSession("policy.onnx", providers=["CPUExecutionProvider"])\n'
+        f'{", ".join(outputs)} = session.run(None, {{"observation": np.zeros(({size}), np.{dtype})}})\n```\n'
+    )
+
+
+def _data(run: FitRun) -> str:
+    if run.facts is None:
+        return "The run says nothing of them.\n"
+    facts = run.facts
+    seen, done = (_values(facts.inner(name).plain()) for name in ("observation", "action"))
+    odd = [f"- {escaped(warning)}" for warning in facts.texts("warnings")]
+    return (
+        f"{counted(facts.whole('transitions'), 'transition')} in {counted(facts.whole('episodes'), 'episode')} of "
+        f"{counted(len(run.people), 'demonstrator')}. Observations: {seen}. Actions: {done}.\n"
+        + ("\nWhat is odd about them:\n\n" + "\n".join(odd) + "\n" if odd else "")
+    )
+
+
+def _values(facts: dict[str, Any]) -> str:
+    shape = " x ".join(map(str, facts.get("shape", ()))) or "one number"
+    low, high = (number(facts[end]) if isinstance(facts.get(end), int | float) else "?" for end in ("min", "max"))
+    return f"{shape} ({escaped(facts.get('dtype'))}, from {low} to {high})"
+
+
+def _expertise(run: FitRun) -> str:
+    rows = [
+        (
+            escaped(person.name),
+            number(person.transitions),
+            interval(person.precision),
+            "" if person.bias is None else interval(person.bias),
+            number(person.weight),
+        )
+        for person in ranked(run)
+    ]
+    said = "Precision: how consistently they choose, 1 being the average. Bias: how far off what they are after is, "
+    said += "relative to what all are after. 90 % intervals in brackets.\n\n"
+    return said + table(("demonstrator", "transitions", "precision", "bias", "weight"), rows)
+
+
+def _returns(run: FitRun) -> str:
+    tried = policies(run)
+    words = " ".join(map(escaped, said(run))) if tried else "The policy was not tried in an environment."
+    rows = [(escaped(row.name), interval(row), number(row.count)) for row in (*tried, *demonstrators(run))]
+    return f"{words}\n" + ("\n" + table(("who", "mean return", "episodes"), rows) if rows else "")
+
+
+def _training(run: FitRun) -> str:
+    provenance = run.provenance or {}
+    versions = provenance.get("versions")
+    told = [f"{escaped(name)} {escaped(own)}" for name, own in versions.items()] if isinstance(versions, dict) else []
+    made = f" Made with {listed(told, 20)}." if told else ""
+    rows = [(f"`{name}`", escaped(value)) for name, value in _settings(run, provenance).items()]
+    said = f"{counted(run.steps, 'step')}, {number(run.seconds)} s.{made}"
+    return f"{said}\n\n{table(('setting', 'value'), rows)}"
+
+
+def _settings(run: FitRun, provenance: dict[str, Any]) -> dict[str, Any]:
+    """What made a difference; where files lay on the machine that made the run is nobody's business."""
+    reading = run.config.get("reading")
+    places = {name: PurePath(str(run.config[name])).name for name in ("data", "mdp") if name in run.config}
+    found = places | (reading if isinstance(reading, dict) else {}) | provenance.get("config", {})
+    return {re.sub(r"[`\s|]", " ", name): value for name, value in found.items() if value not in (None, "None", [], "")}
+
+
+def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table of Markdown; of many rows, the first."""
+    lines = [headings, ["---"] * len(headings), *rows[:MOST_ROWS]]
+    more = f"\nand {len(rows) - MOST_ROWS} more.\n" if len(rows) > MOST_ROWS else ""
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n" + more

@@ -1,0 +1,98 @@
+"""Several runs side by side: what each earned, and whether they agree on the demonstrators."""
+
+from irleed.report import experiment, returns, svg
+from irleed.report.expertise import judged, ranked
+from irleed.report.markup import Safe, element, figure, listed, number, paragraph, part, table
+from irleed.report.runs import Estimate, ExperimentRun, FitRun, Run
+
+MOST_PEOPLE = 12
+
+
+def section(runs: list[Run], level: int, key: str) -> Safe:
+    """Fits beside fits, experiments beside experiments."""
+    fits = [run for run in runs if isinstance(run, FitRun)]
+    experiments = [run for run in runs if isinstance(run, ExperimentRun)]
+    inside = [*(_fits(fits) if fits else []), *(_experiments(experiments) if experiments else [])]
+    return part(level, "Comparison", key, *inside)
+
+
+def _fits(runs: list[FitRun]) -> list[Safe]:
+    rows = []
+    for run in runs:
+        tried = returns.policies(run)
+        best = ranked(run)[0].name if judged(run) else "says nothing of it"
+        rows.append((run.label, run.config.get("algorithm"), run.config.get("data"), run.steps, *_two(tried), best))
+    headings = [
+        "run",
+        "algorithm",
+        "data",
+        "steps",
+        "return, likeliest actions",
+        "return, drawn actions",
+        "most precise",
+    ]
+    found = [_alike(runs), table("Runs; 90 % intervals in brackets", headings, rows)]
+    plots = [_returns(runs), _precisions(runs)]
+    return [*found, element("div", *(plot for plot in plots if plot is not None), class_="figures")]
+
+
+def _two(tried: list[Estimate]) -> tuple[object, object]:
+    return (tried[0] if tried else None, tried[1] if len(tried) > 1 else None)
+
+
+def _alike(runs: list[FitRun]) -> Safe:
+    """Whether the runs can be compared at all."""
+    facts = [None if run.facts is None else run.facts.plain() for run in runs]
+    if any(fact is None for fact in facts):
+        return paragraph("Not all runs say what data they come from: compare them only if you know it.")
+    if any(fact != facts[0] for fact in facts):
+        return paragraph("The runs come from different data: differences may be those of the data.", kind="warning")
+    return paragraph("All runs come from data that are the same in every count and range.")
+
+
+def _returns(runs: list[FitRun]) -> Safe | None:
+    rows = [(named(row, run.label), n) for n, run in enumerate(runs) for row in returns.policies(run)[:1]]
+    if not rows:
+        return None
+    shown = returns.demonstrators(runs[0])
+    if shown:
+        rows.append((named(shown[0], f"best: {shown[0].name}"), len(runs)))
+    label = f"Mean return of each run's policy: {listed([f'{e.name} {number(e.value)}' for e, _ in rows])}"
+    axis = "mean return, with 90 % interval"
+    return figure(
+        "What each policy earned by its likeliest actions, and the best demonstrator.",
+        svg.forest(rows, label=label, axis=axis),
+    )
+
+
+def _precisions(runs: list[FitRun]) -> Safe | None:
+    """Everyone's precision in every run that judges it."""
+    judging = [(n, run) for n, run in enumerate(runs) if judged(run)]
+    if len(judging) < 2:
+        return None
+    names = [person.name for person in ranked(judging[0][1])][:MOST_PEOPLE]
+    by_run = [(n, run, {person.name: person.precision for person in run.people}) for n, run in judging]
+    rows = [
+        (named(known[name], f"{name} · {run.label}"), n) for name in names for n, run, known in by_run if name in known
+    ]
+    label = f"Precision of {listed(names, MOST_PEOPLE)} in {listed([run.label for _, run in judging])}"
+    drawn = svg.forest(rows, label=label, axis="precision, with 90 % interval", log=True, reference=1.0)
+    values = table(
+        "Precision in each run",
+        ["demonstrator", *(run.label for _, run in judging)],
+        [(name, *(known.get(name) for _, _, known in by_run)) for name in names],
+    )
+    return figure("Precision of each demonstrator in each run: a colour and a shape for each run.", drawn, values)
+
+
+def named(estimate: Estimate, name: str) -> Estimate:
+    """The same under another name."""
+    return Estimate(name, estimate.value, estimate.low, estimate.high, estimate.count)
+
+
+def _experiments(runs: list[ExperimentRun]) -> list[Safe]:
+    means = [experiment.method_means(run.rows) for run in runs]
+    methods = list(dict.fromkeys(name for mean in means for name in mean))
+    rows = [(method, *(mean.get(method) for mean in means)) for method in methods]
+    caption = "Mean over settings of every method's greedy return; settings may differ between runs"
+    return [table(caption, ["method", *(run.label for run in runs)], rows)]

@@ -1,0 +1,132 @@
+"""HTML as values: whatever is not made here is text, and is escaped where it enters."""
+
+import html
+import re
+from collections.abc import Iterable, Sequence
+
+from irleed.report.runs import Estimate
+
+VOID = ("meta", "img", "br")
+
+
+class Safe(str):
+    """HTML that was made here."""
+
+
+def text(value: object) -> Safe:
+    """Anything as it is to be read; what is HTML already stays."""
+    if isinstance(value, Safe):
+        return value
+    shown = "" if value is None else str(value)
+    # Characters that are not there to be seen, among them those that turn the direction of what follows.
+    return Safe(
+        html.escape(re.sub(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]", "\ufffd", shown))
+    )
+
+
+def join(parts: Iterable[object]) -> Safe:
+    """One after the other."""
+    return Safe("".join(text(part) for part in parts))
+
+
+def element(tag: str, *children: object, **attributes: object) -> Safe:
+    """An element. Names of attributes have _ for -; None and False leave one out, True sets it."""
+    named = "".join(
+        f" {name.rstrip('_').replace('_', '-')}" + ("" if value is True else f'="{text(value)}"')
+        for name, value in attributes.items()
+        if value is not None and value is not False
+    )
+    return Safe(f"<{tag}{named}>" if tag in VOID else f"<{tag}{named}>{join(children)}</{tag}>")
+
+
+def part(level: int, title: str, key: str, *children: object) -> Safe:
+    """A section with its heading, which the contents point to."""
+    heading = element(f"h{level}", title, id=f"{key}-title")
+    # A landmark each, but for the parts of one run among several, which would be too many of the same names.
+    return element("section", heading, *children, id=key, aria_labelledby=f"{key}-title" if level == 2 else None)
+
+
+def paragraph(*children: object, kind: str | None = None) -> Safe:
+    """A paragraph; of a kind, such as a note."""
+    return element("p", *children, class_=kind)
+
+
+def listing(items: Iterable[object], kind: str | None = None) -> Safe:
+    """A list of points."""
+    return element("ul", *(element("li", item) for item in items), class_=kind)
+
+
+def details(summary: str, *children: object) -> Safe:
+    """What is shown when it is asked for."""
+    return element("details", element("summary", summary), *children)
+
+
+def table(caption: str, headings: Sequence[str], rows: Iterable[Sequence[object]], *, sortable: bool = True) -> Safe:
+    """A table whose first column names the rows; numbers are written here, and stay sortable as numbers."""
+    head = element("tr", *(element("th", heading, scope="col") if heading else element("td") for heading in headings))
+    body = [element("tr", *(_cell(value, first=n == 0) for n, value in enumerate(row))) for row in rows]
+    inner = element(
+        "table",
+        element("caption", caption),
+        element("thead", head),
+        element("tbody", *body),
+        data_sortable=sortable and len(body) > 1,
+    )
+    # What is too wide for a phone scrolls in its own box, which the keyboard has to reach.
+    return element("div", inner, class_="scroll", tabindex="0", role="group", aria_label=caption)
+
+
+def _cell(value: object, *, first: bool) -> Safe:
+    if isinstance(value, Estimate):
+        return element("td", interval(value), class_="number", data_value=value.value)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return element("th", value, scope="row") if first else element("td", value)
+    return element(
+        "th" if first else "td", number(value), class_="number", data_value=value, scope="row" if first else None
+    )
+
+
+def figure(caption: object, drawing: Safe, values: Safe | None = None) -> Safe:
+    """A drawing, what it shows, and the same as a table."""
+    behind = () if values is None else (details("The same as a table", values),)
+    return element("figure", element("figcaption", caption), drawing, *behind)
+
+
+def number(value: float | int | None) -> str:
+    """Three digits or so; whole ones as such, with thin spaces between thousands."""
+    if value is None:
+        return "–"
+    size = abs(value)
+    if size >= 1e7 or 0 < size < 1e-4:
+        return f"{value:.2e}".replace("-", "−")
+    return _fixed(value, 0 if value == int(value) else _decimals(size))
+
+
+def interval(found: Estimate) -> str:
+    """``1.46 [1.42, 1.53]``, all with the same decimals, or the number alone."""
+    if found.low is None or found.high is None:
+        return number(found.value)
+    decimals = _decimals(max(abs(found.value), (found.high - found.low) / 2))
+    return "{} [{}, {}]".format(*(_fixed(value, decimals) for value in (found.value, found.low, found.high)))
+
+
+def _decimals(size: float | int) -> int:
+    return 0 if size >= 1000 else 1 if size >= 100 else 2 if size >= 0.1 else 3
+
+
+def _fixed(value: float | int, decimals: int) -> str:
+    shown = f"{value:,.{decimals}f}".replace(",", "\u202f")
+    return shown.lstrip("-") if not any(digit in "123456789" for digit in shown) else shown.replace("-", "−")
+
+
+def listed(names: Sequence[object], most: int = 8) -> str:
+    """``a, b and c``; of many, the first."""
+    shown = [str(name) for name in names[:most]]
+    if len(names) > most:
+        return f"{', '.join(shown)} and {len(names) - most} more"
+    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}" if shown else ""
+
+
+def counted(count: int, one: str, many: str | None = None) -> str:
+    """``1 step``, ``2 steps``."""
+    return f"{number(count)} {one if count == 1 else many or one + 's'}"

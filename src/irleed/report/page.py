@@ -1,0 +1,137 @@
+"""The page: one HTML file that needs no network and no other file."""
+
+import base64
+import hashlib
+from collections import Counter
+from dataclasses import replace
+from importlib.resources import files
+from pathlib import Path
+
+from irleed.errors import ConfigError, problem
+from irleed.report import compare, curves, departures, experiment, expertise, facts, maps, returns
+from irleed.report.markup import Safe, counted, element, join, listed, listing, number, paragraph, part
+from irleed.report.reading import read_run
+from irleed.report.runs import ExperimentRun, FitRun, Run
+from irleed.store import beside
+
+
+def write(runs: list[Path], out: Path) -> Path:
+    """Read run directories, and write the page about them."""
+    content = page([read_run(Path(folder)) for folder in runs]).encode()
+    try:
+        with beside(out) as file:
+            file.write(content)
+    except OSError as error:
+        got, remedy = error.strerror or str(error), "choose another with --out"
+        raise ConfigError(problem(f"--out {out}", got=got, expected="a place to write", remedy=remedy)) from error
+    return out
+
+
+def page(runs: list[Run]) -> str:
+    """The whole page, the same for the same runs."""
+    runs = _told_apart(runs)
+    single = len(runs) == 1
+    title = f"irleed report: {listed([run.label for run in runs])}"
+    if single:
+        parts = _parts(runs[0], 2, "run", 1)
+    else:
+        parts = [compare.section(runs, 2, "comparison")]
+        parts += [
+            part(2, f"Run {run.label}", f"run-{n}", *_parts(run, 3, f"run-{n}", len(runs)))
+            for n, run in enumerate(runs)
+        ]
+    parts.append(facts.reproduce(runs, 2, "reproduce"))
+    lead = paragraph(_subject(runs[0]) if single else f"{counted(len(runs), 'run')} side by side.", kind="lead")
+    body = (
+        element("a", "Skip to the content", href="#content", class_="skip"),
+        element("header", element("h1", title), lead),
+        _contents(runs),
+        element("main", *parts, id="content", tabindex="-1"),
+        element("footer", facts.made_by(runs)),
+        element("script", Safe(_own("script.js"))),
+    )
+    return f"<!DOCTYPE html>\n{element('html', _head(title), element('body', *body), lang='en')}\n"
+
+
+def _head(title: str) -> Safe:
+    """Nothing is fetched, and no script runs but the page's own, whatever the data hold."""
+    digest = base64.b64encode(hashlib.sha256(_own("script.js").encode()).digest()).decode()
+    policy = f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
+    return element(
+        "head",
+        element("meta", charset="utf-8"),
+        element("meta", http_equiv="Content-Security-Policy", content=policy),
+        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        element("meta", name="color-scheme", content="light dark"),
+        element("title", title),
+        element("style", Safe(_own("style.css"))),
+    )
+
+
+def _parts(run: Run, level: int, key: str, runs: int) -> list[Safe]:
+    """The sections of one run among so many, which share the room for pictures."""
+    if isinstance(run, ExperimentRun):
+        return [_short(run, level, key), *experiment.sections(run, level, key)]
+    where = departures.contents(run, key, runs) if run.networks else maps.contents(run, runs)
+    return [
+        _short(run, level, key),
+        returns.section(run, level, f"{key}-returns"),
+        expertise.section(run, level, f"{key}-who"),
+        *([part(level, "Where they differ", f"{key}-where", *where)] if where else []),
+        curves.section(run, level, f"{key}-curve"),
+        facts.section(run, level, f"{key}-data"),
+    ]
+
+
+def _short(run: Run, level: int, key: str) -> Safe:
+    """What to take away, first."""
+    title = "In short"
+    if isinstance(run, ExperimentRun):
+        return part(level, title, f"{key}-short", listing(experiment.said(run), "short"))
+    points = [returns.said(run)[0]]
+    if expertise.judged(run):
+        first, last = expertise.ranked(run)[0], expertise.ranked(run)[-1]
+        points.append(
+            f"Most precise: {first.name} ({number(first.precision.value)}); least: {last.name} "
+            f"({number(last.precision.value)}). {expertise.said(run)[0]}"
+        )
+    else:
+        points.append(expertise.said(run)[0])
+    points += [join([element("strong", "Warning: "), warning]) for warning in run.warnings]
+    return part(level, title, f"{key}-short", listing(points, "short"))
+
+
+def _subject(run: Run) -> str:
+    if isinstance(run, ExperimentRun):
+        return f"The experiment {run.experiment}: {counted(len(run.rows), 'result')}."
+    way = f"an ensemble of {counted(run.members, 'member')}" if run.members is not None else "a finite MDP"
+    algorithm = run.config.get("algorithm", "an algorithm")
+    return f"{counted(len(run.people), 'demonstrator')}, {algorithm}, {way}, learnt from {run.config.get('data')}."
+
+
+def _contents(runs: list[Run]) -> Safe:
+    """Links to the parts; of several runs, to the runs."""
+    if len(runs) > 1:
+        links = [("comparison", "Comparison"), *((f"run-{n}", run.label) for n, run in enumerate(runs))]
+    elif isinstance(runs[0], FitRun):
+        links = [("run-short", "In short"), ("run-returns", "How good"), ("run-who", "Who"), ("run-where", "Where")]
+        links += [("run-curve", "Learning"), ("run-data", "Data")]
+        if not runs[0].networks and runs[0].bias is None:
+            links.remove(("run-where", "Where"))
+    else:
+        links = [("run-short", "In short"), ("run-0", "Returns"), ("run-summary", "Summary")]
+    links.append(("reproduce", "Reproduce and cite"))
+    return element("nav", listing(element("a", name, href=f"#{key}") for key, name in links), aria_label="Contents")
+
+
+def _told_apart(runs: list[Run]) -> list[Run]:
+    """Folders of the same name are called by their whole path, and one that is named twice is numbered."""
+    count = Counter(run.label for run in runs)
+    named = [replace(run, label=run.folder) if count[run.label] > 1 else run for run in runs]
+    again = Counter(run.label for run in named)
+    return [replace(run, label=f"{run.label} ({n})") if again[run.label] > 1 else run for n, run in enumerate(named, 1)]
+
+
+def _own(name: str) -> str:
+    """A file that comes with the package."""
+    return (files("irleed") / "report" / name).read_text(encoding="utf-8")

@@ -1,0 +1,108 @@
+"""What run directories say, as values; `irleed.report.reading` makes them."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from irleed.report.fields import Fields
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A number with the interval it is known to, where that is known."""
+
+    name: str
+    value: float
+    low: float | None
+    high: float | None
+    count: int | None = None  # of episodes it comes from
+
+    def apart(self, other: "Estimate") -> bool:
+        """Whether the intervals do not overlap; without intervals, nothing is told apart."""
+        if self.low is None or self.high is None or other.low is None or other.high is None:
+            return False
+        return self.low > other.high or other.low > self.high
+
+
+@dataclass(frozen=True)
+class Person:
+    """A demonstrator, as the fit judges them."""
+
+    name: str
+    transitions: float
+    precision: Estimate
+    bias: Estimate | None  # None where the algorithm knows none
+    log_likelihood: float | None
+    weight: float | None
+
+
+@dataclass(frozen=True)
+class Situation:
+    """Where a demonstrator did what the shared policy would hardly do."""
+
+    episode: int
+    step: int
+    action: int
+    probability: float
+    likeliest: int
+    likeliest_probability: float
+    departure: float
+    place: tuple[float, float]
+    observation: tuple[float, ...] | None
+    frame: str | None
+
+
+@dataclass(frozen=True)
+class Departures:
+    """How demonstrators depart from the shared policy; demonstrators are numbers, in the order of the people."""
+
+    mean: tuple[float, ...]
+    looked_at: int
+    explained: tuple[float, ...]
+    points: tuple[tuple[int, float, float, float], ...]  # who, x, y, departure
+    people: tuple[tuple[int, tuple[Situation, ...]], ...]
+
+
+@dataclass(frozen=True)
+class FitRun:
+    """A folder of `irleed fit`."""
+
+    label: str
+    folder: str
+    config: dict[str, Any]
+    people: tuple[Person, ...]
+    returns: tuple[Estimate, ...]  # of the policy and of the demonstrators; none where nothing was tried
+    demonstrated: tuple[Estimate, ...]  # of the demonstrators, from the data
+    history: tuple[tuple[float, float], ...]  # step, measure
+    measure: str
+    steps: int
+    members: int | None
+    seconds: float
+    warnings: tuple[str, ...]
+    weights: tuple[float, ...] | None
+    bias: tuple[tuple[float, ...], ...] | None
+    grid: tuple[int, int] | None
+    departures: Departures | None
+    facts: Fields | None
+    provenance: dict[str, Any] | None
+
+    @property
+    def networks(self) -> bool:
+        """Whether networks learnt, not a model of a finite MDP."""
+        return self.members is not None
+
+
+@dataclass(frozen=True)
+class ExperimentRun:
+    """A folder of `irleed experiment`."""
+
+    label: str
+    folder: str
+    experiment: str
+    config: dict[str, Any]
+    rows: tuple[Fields, ...]
+    summary: dict[str, Any]
+    seconds: float
+    device: str
+
+
+Run = FitRun | ExperimentRun

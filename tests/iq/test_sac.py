@@ -1,0 +1,179 @@
+"""Continuous actions by playing: conformance, identities, and probes with known answers."""
+
+import dataclasses
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from irleed.data.transitions import Transitions
+from irleed.demonstrator import gauge
+from irleed.envs.probe_continuous import delay, target, tracking
+from irleed.interact import on_device
+from irleed.iq import agent as agents
+from irleed.iq.sac import Sac
+from irleed.iq.sac_expert import SacExpert
+
+pytestmark = [pytest.mark.optax, pytest.mark.usefixtures("compiled_quickly")]
+
+SMALL = {"hidden": (8,), "steps": 30, "batch": 8, "capacity": 20, "warm": 10}
+AGENTS = {
+    "irleed": Sac(**SMALL),
+    "irleed, value term over the mixture": Sac(objective="mixture", rank=2, **SMALL),
+    "irleed, clipped": Sac(clip=1.0, **SMALL),
+    "irleed, published": Sac.paper(**SMALL),
+    "iq": Sac.iq(**SMALL),
+    "expert": SacExpert(**SMALL),
+}
+ENV, DEMONSTRATORS, ROWS = tracking(), 3, 600
+SPREAD, SHIFT = np.array([0.05, 0.2, 0.8]), np.array([0.0, 0.0, 0.5])
+
+
+@pytest.fixture(scope="module")
+def data() -> Transitions:
+    """The best action is half of what is seen; one demonstrator is good, one errs, one errs more and to one side."""
+    generator = np.random.default_rng(0)
+    obs = generator.uniform(-1, 1, (ROWS, 1)).astype(np.float32)
+    who = np.arange(ROWS, dtype=np.int32) % DEMONSTRATORS
+    action = 0.5 * obs + (SPREAD[who] * generator.normal(size=ROWS) + SHIFT[who])[:, None]
+    ends, size = np.zeros(ROWS, np.float32), np.asarray(ROWS, np.int32)
+    return Transitions(obs, obs, np.clip(action, -2, 2).astype(np.float32), ends, who, obs[:10], size)
+
+
+def shown(name: str, data: Transitions) -> Transitions | None:
+    """Experts learn from no demonstrations."""
+    return None if name == "expert" else data
+
+
+@eqx.filter_jit
+def run(agent, key, data, env=ENV):
+    return on_device(agent, key, env, data, DEMONSTRATORS)
+
+
+def same(one, other) -> bool:
+    leaves = zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True)
+    return all(np.asarray(a).tobytes() == np.asarray(b).tobytes() for a, b in leaves)
+
+
+def learnt(agent, state, obs) -> np.ndarray:
+    """The actions that are deemed best."""
+    policy = agent.policy(state.learner.parameters)
+    return np.asarray(jax.vmap(lambda each: policy.act(jax.random.key(0), each, greedy=True))(obs))
+
+
+@pytest.mark.parametrize("name", AGENTS)
+def test_conformance(name, data):
+    """The key decides, and alone; a lane of a batch is the single run; the bounds stay what they are."""
+    agent, own, keys = AGENTS[name], shown(name, data), jax.random.split(jax.random.key(0), 2)
+    both = eqx.filter_jit(lambda keys, own: jax.vmap(lambda key: on_device(agent, key, ENV, own, DEMONSTRATORS))(keys))
+    state, info = both(keys, own)
+    assert same(both(keys, own), (state, info))
+    assert not np.array_equal(info.loss[0], info.loss[1]) and np.all(np.isfinite(info.loss))
+    single, _ = run(agent, keys[1], own)
+    for whole, part in zip(jax.tree.leaves(state), jax.tree.leaves(single), strict=True):
+        np.testing.assert_allclose(whole[1], part, rtol=1e-3, atol=1e-4)
+    assert single.learner.step == 30 - 10 + 1 and single.learner.diverged == -1 and single.replay.added == 30
+    assert agent.log_precision(single.learner.parameters, data).shape == (DEMONSTRATORS,)
+    np.testing.assert_array_equal(single.learner.parameters.squashing.half, [2.0])
+
+
+@pytest.mark.parametrize("name", AGENTS)
+def test_a_diverging_run_is_told_by_its_step(name, data):
+    agent, own = AGENTS[name], shown(name, data)
+    state, _ = run(agent, jax.random.key(0), own)
+    lost = eqx.tree_at(lambda s: s.replay.ring.obs, state, jnp.full_like(state.replay.ring.obs, jnp.nan))
+    lost, info = eqx.filter_jit(agents.update)(agent, jax.random.key(1), lost, own)
+    assert lost.learner.diverged == state.learner.step and np.isnan(info.loss)
+
+
+def test_precision_one_and_bias_nought_is_iq_learn(data):
+    """By both names to the bit; and with equal precisions what actor and critics learn is the same."""
+    held = Sac(learn_precision=False, learn_bias=False, **SMALL)
+    assert same(run(held, jax.random.key(0), data), run(AGENTS["iq"], jax.random.key(0), data))
+    equal = Sac(precision_rate=0.0, **SMALL)
+    irleed, iq = (run(agent, jax.random.key(0), data)[0].learner.parameters for agent in (equal, AGENTS["iq"]))
+    for one, other in zip(jax.tree.leaves(irleed.critics), jax.tree.leaves(iq.critics), strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-6)
+    for one, other in zip(jax.tree.leaves(irleed.actor), jax.tree.leaves(iq.actor), strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-6)
+
+
+def test_whoever_is_more_precise_counts_for_more(data):
+    """A transition's share in what critics learn is its demonstrator's precision, one on average."""
+    agent = Sac(**SMALL)
+    parameters = run(agent, jax.random.key(0), data)[0].learner.parameters
+    parameters = eqx.tree_at(lambda p: p.log_precision, parameters, jnp.log(jnp.asarray([4.0, 1.0, 0.25], jnp.float32)))
+    rows = data.sample(jax.random.key(1), 90)
+    weight = np.asarray(agent._weights(parameters, rows, jnp.ones(90, jnp.float32)))
+    np.testing.assert_allclose(weight.mean(), 1, rtol=1e-5)
+    np.testing.assert_allclose(weight / weight.max(), np.array([1, 0.25, 0.0625])[rows.demonstrator], rtol=1e-5)
+
+
+@pytest.mark.parametrize("bounded", [True, False])
+def test_values_ahead_are_bounded(bounded, data):
+    """Critics that are far off move the loss only as far as a bounded value can."""
+    agent = Sac.iq(bounded=bounded, **SMALL)
+    state = run(agent, jax.random.key(0), data)[0]
+    rows = eqx.tree_at(lambda r: r.proceeds, data.sample(jax.random.key(1), 16), jnp.ones(16, jnp.float32))
+    losses = []
+    for scale in (1e6, 1e7):
+        mad = jax.tree.map(lambda leaf, scale=scale: scale * leaf, state.target.critics.networks.offsets)
+        target = eqx.tree_at(lambda p: p.critics.networks.offsets, state.target, mad)
+        losses.append(float(agent._critic_loss(jax.random.key(2), state.learner.parameters, target, rows)))
+    assert (losses[0] == pytest.approx(losses[1], rel=0.5)) == bounded
+
+
+PROBE = {"hidden": (32, 32), "batch": 64, "warm": 200, "rate": 1e-3}
+
+
+@pytest.mark.parametrize(
+    ("env", "obs", "best"),
+    [
+        (target(), np.zeros((1, 1)), np.array([[0.3]])),
+        (tracking(), np.array([[-0.8], [0.0], [0.8]]), np.array([[-0.4], [0.0], [0.4]])),
+    ],
+    ids=["target", "tracking"],
+)
+def test_experts_learn_what_is_best(env, obs, best):
+    agent = SacExpert(**PROBE, steps=3000, capacity=3000)
+    state, _ = run(agent, jax.random.key(0), None, env)
+    np.testing.assert_allclose(learnt(agent, state, obs.astype(np.float32)), best, atol=0.1)
+
+
+def test_experts_look_ahead():
+    """The first of two actions has no reward of its own, and decides what the second can earn."""
+    env = delay()
+    agent = SacExpert(**PROBE, steps=3000, capacity=3000)
+    state, _ = run(agent, jax.random.key(0), None, env)
+    start = env.observe(env.reset(jax.random.key(5)))[None]
+    chosen = learnt(agent, state, start)
+    grid = np.linspace(-1, 1, 41, dtype=np.float32)[:, None]
+    values = env.soft_q(np.repeat(np.asarray(start), 41, 0), grid, 0.05, 0.99)
+    assert values[np.abs(grid - chosen).argmin()] > values.max() - 0.1 * np.ptp(values)
+
+
+def test_irleed_learns_from_the_good_and_iq_learn_from_all(data):
+    """The best action, and who is how precise; what is learnt from all alike is dragged to one side."""
+    settings = {**PROBE, "steps": 4000, "capacity": 4000, "actor_rate": 1e-3}
+    obs = np.array([[-0.5], [0.0], [0.5]], np.float32)
+    irleed = Sac(**settings, precision_rate=1e-3)
+    state, _ = run(irleed, jax.random.key(1), data)
+    np.testing.assert_allclose(learnt(irleed, state, obs), 0.5 * obs, atol=0.12)
+    precision = np.asarray(gauge(state.learner.parameters.log_precision))
+    assert list(np.argsort(-precision)) == [0, 1, 2] and precision[0] - precision[2] > 2
+    iq = Sac.iq(**settings)
+    other, _ = run(iq, jax.random.key(1), data)
+    error = [np.abs(learnt(agent, each, obs) - 0.5 * obs).mean() for agent, each in ((irleed, state), (iq, other))]
+    assert error[0] < error[1]
+
+
+def test_the_worth_of_an_end_is_learnt_from_who_ends(data):
+    """Where all that is shown ends and all that is played does, an end is neither good nor bad."""
+    agent = Sac.iq(**{**SMALL, "steps": 300, "warm": 50, "capacity": 300, "ended_rate": 1e-2})
+    even, _ = run(agent, jax.random.key(0), data)
+    assert abs(float(even.learner.parameters.ended)) < 0.3
+    endless = dataclasses.replace(data, proceeds=np.ones(ROWS, np.float32))
+    bad, _ = run(agent, jax.random.key(0), endless)
+    assert float(bad.learner.parameters.ended) < -0.8

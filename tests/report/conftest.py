@@ -1,0 +1,93 @@
+"""Real runs to report on: small fits and results of experiments, made once."""
+
+import json
+import shutil
+from pathlib import Path
+
+import jax
+import pytest
+
+from irleed.cli import main
+from irleed.envs.gridworld import paper_gridworld
+from irleed.envs.mdp_files import save_mdp
+
+RESULTS = Path(__file__).parents[2] / "docs" / "results"
+HOSTILE = (
+    "<img src=x onerror=alert(1)>",
+    '"><script>alert(2)</script>',
+    "</style></title><svg onload=alert(3)>",
+    "' onmouseover='alert(4)' x='",
+)
+
+
+def call(*arguments: object) -> None:
+    """The command, as it is typed."""
+    main([str(argument) for argument in arguments])
+
+
+@pytest.fixture(scope="session")
+def runs(tmp_path_factory, compiled_once):
+    """Folders by name: gridworld and networks (fits), control and sweep (experiments)."""
+    folder = tmp_path_factory.mktemp("runs")
+    jax.config.update("jax_disable_most_optimizations", True)
+    try:
+        _gridworld(folder)
+        _networks(folder)
+    finally:
+        jax.config.update("jax_disable_most_optimizations", False)
+    for name, source in (("control", "control/cartpole_offline.json"), ("sweep", "gridworld/known.json")):
+        found = json.loads((RESULTS / source).read_text())
+        (folder / name).mkdir()
+        # A few settings of a sweep say as much as 121 of them, and are shown alike.
+        (folder / name / "results.json").write_text(json.dumps(found | {"rows": found["rows"][:200]}))
+    return {name: folder / name for name in ("gridworld", "networks", "control", "sweep")}
+
+
+def _gridworld(folder: Path) -> None:
+    world = paper_gridworld()
+    save_mdp(world.mdp, folder / "mdp.npz", (world.rows, world.columns))
+    call("simulate", "--mdp", folder / "mdp.npz", "--demonstrators", 3, "--episodes", 10, "--out", folder / "grid.npz")
+    call("fit", folder / "grid.npz", "--mdp", folder / "mdp.npz", "--out", folder / "gridworld")
+
+
+def _networks(folder: Path) -> None:
+    poles = "--env", "CartPole-v1", "--critic", "cartpole", "--max-precision", 1, "--bias-scale", 30
+    call("simulate", *poles, "--demonstrators", 4, "--episodes", 4, "--out", folder / "poles.npz")
+    call("fit", folder / "poles.npz", "--steps", 200, "--seeds", 2, "--out", folder / "networks")
+
+
+@pytest.fixture
+def copy(runs, tmp_path):
+    """A function that copies a run, with changes to one of its files; see `edit`."""
+
+    def made(name: str, file: str = "fit.json", **changes: object) -> Path:
+        shutil.copytree(runs[name], tmp_path / "run")
+        edit(tmp_path / "run" / file, **changes)
+        return tmp_path / "run"
+
+    return made
+
+
+def edit(path: Path, **changes: object) -> None:
+    """Change values of a JSON file, by keys from the outside in, joined by dots: ``a.0.b``."""
+    found = json.loads(path.read_text())
+    for keys, value in changes.items():
+        *outer, last = keys.split(".")
+        inner = found
+        for key in outer:
+            inner = inner[int(key) if isinstance(inner, list) else key]
+        inner[int(last) if isinstance(inner, list) else last] = value
+    path.write_text(json.dumps(found))
+
+
+@pytest.fixture(scope="session")
+def hostile(runs, tmp_path_factory):
+    """A run whose demonstrators, data and warnings have names that are HTML, and these names."""
+    folder = tmp_path_factory.mktemp("hostile") / HOSTILE[0]
+    shutil.copytree(runs["networks"], folder)
+    names = {f"expertise.{n}.name": name for n, name in enumerate(HOSTILE)}
+    others = {"config.data": HOSTILE[0], "warnings": list(HOSTILE), "config.env": HOSTILE[1]}
+    edit(folder / "fit.json", **names, **others)
+    people = {f"facts.demonstrators.{n}.name": name for n, name in enumerate(HOSTILE)}
+    edit(folder / "data.json", **people, **{f"returns.{n}.who": name for n, name in enumerate(HOSTILE)})
+    return folder, HOSTILE

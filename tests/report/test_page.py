@@ -1,0 +1,226 @@
+"""The report as a file: its structure, and what it says. See test_reading.py and test_browser.py for the rest."""
+
+import json
+import shlex
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+import tyro
+
+from irleed.cli import main
+from irleed.cli_fit import FitCommand
+from irleed.errors import ConfigError
+from irleed.report import expertise, facts, maps, returns
+from irleed.report.page import page, write
+from irleed.report.reading import read_run
+from irleed.report.runs import Estimate, FitRun, Person
+
+KINDS = (["gridworld"], ["networks"], ["control"], ["sweep"], ["gridworld", "networks", "control", "sweep"])
+
+
+class Tree(HTMLParser):
+    """Elements in order, with attributes and the text inside; complains about tags that do not match."""
+
+    VOID = ("meta", "img", "br")
+
+    def __init__(self, text: str):
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: list[str] = []
+        self.open: list[str] = []
+        self.feed(text)
+        self.close()
+        assert not self.open
+
+    def handle_starttag(self, tag, attrs):
+        self.elements.append((tag, dict(attrs)))
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if not self.open or self.open[-1] not in ("style", "script"):
+            self.texts.append(data)
+
+    @property
+    def text(self) -> str:
+        return " ".join(self.texts)
+
+    def all(self, tag: str) -> list[dict[str, str | None]]:
+        return [attributes for name, attributes in self.elements if name == tag]
+
+
+def tree(folders) -> Tree:
+    return Tree(page([read_run(folder) for folder in folders]))
+
+
+def fit_of(*people: Person, **changes) -> FitRun:
+    settings = {
+        "label": "run", "folder": "run", "config": {"algorithm": "irleed", "data": "data.npz"}, "people": people,
+        "returns": (), "demonstrated": (), "history": (), "measure": "loss", "steps": 1, "members": 8, "seconds": 1.0,
+        "warnings": (), "weights": None, "bias": None, "grid": None, "departures": None, "facts": None,
+        "provenance": None,
+    }  # fmt: skip
+    return FitRun(**{**settings, **changes})
+
+
+def person(name: str, value: float, low: float | None, high: float | None) -> Person:
+    return Person(name, 10.0, Estimate(name, value, low, high), None, -1.0, 0.5)
+
+
+@pytest.mark.parametrize("names", KINDS, ids="-".join)
+def test_a_page_is_well_formed_and_can_be_navigated(runs, names):
+    found = tree([runs[name] for name in names])
+    levels = [int(tag[1]) for tag, _ in found.elements if tag in ("h1", "h2", "h3", "h4")]
+    assert levels.count(1) == 1 and levels[0] == 1
+    assert all(after <= before + 1 for before, after in zip(levels, levels[1:], strict=False)), "no level is skipped"
+    ids = [attributes["id"] for _, attributes in found.elements if "id" in attributes]
+    assert len(ids) == len(set(ids))
+    links = [attributes["href"] for attributes in found.all("a")]
+    assert links[0] == "#content" and all(link[1:] in ids for link in links if link is not None)
+    assert found.all("html")[0]["lang"] == "en" and len(found.all("main")) == len(found.all("nav")) == 1
+    assert len(found.all("caption")) == len(found.all("table")) > 0
+    assert all(attributes.get("scope") in ("row", "col") for attributes in found.all("th"))
+    assert all(attributes.get("alt") for attributes in found.all("img"))
+    drawings = [attributes for attributes in found.all("svg") if attributes.get("aria-hidden") != "true"]
+    assert all(attributes["role"] == "img" and attributes["aria-label"] for attributes in drawings)
+
+
+@pytest.mark.parametrize("names", KINDS, ids="-".join)
+def test_a_page_points_at_nothing_outside(runs, names):
+    for _, attributes in tree([runs[name] for name in names]).elements:
+        for name in ("src", "href", "action", "data", "poster", "srcset"):
+            assert (attributes.get(name) or "#").startswith(("#", "data:image/png;base64,"))
+        assert not any(name.startswith("on") for name in attributes)
+
+
+def test_a_page_is_small_and_the_same_for_the_same_runs(runs, tmp_path):
+    folders = list(runs.values())
+    first, second = write(folders, tmp_path / "a.html"), write(folders, tmp_path / "b.html")
+    assert first.read_bytes() == second.read_bytes()
+    assert first.stat().st_size < 5e6
+
+
+def test_names_that_are_html_are_text(hostile):
+    folder, names = hostile
+    found = tree([folder])
+    assert not found.all("img") and len(found.all("script")) == 1
+    for name in names:
+        assert name in found.text
+
+
+def test_characters_that_turn_the_text_around_are_not_passed_on(copy):
+    found = tree([copy("networks", **{"expertise.0.name": "a\u202eb\x00c"})])
+    assert "a\ufffdb\ufffdc" in found.text
+
+
+def test_fits_say_what_there_is(runs):
+    networks, gridworld = tree([runs["networks"]]).text, tree([runs["gridworld"]]).text
+    for found in (networks, gridworld):
+        for heading in ("In short", "What was learnt", "Who is how good", "How it learnt", "The data", "Reproduce"):
+            assert heading in found
+        assert "not tried in an environment" in found and "mean return, with 90 % interval" in found
+    assert "Bias of demonstrator 1" in gridworld and "Shared reward" in gridworld
+    assert "departs by" in networks and "principal components" in networks and "loss" in networks
+
+
+def test_cartpole_is_drawn_where_the_run_says_so_alone(runs, copy):
+    plain, poles = tree([runs["networks"]]), tree([copy("networks", **{"config.env": "CartPole-v1"})])
+    frames = [attributes for attributes in poles.all("svg") if attributes["class"] == "frame"]
+    assert frames and all("pole at" in (attributes["aria-label"] or "") for attributes in frames)
+    assert "push left" in poles.text
+    assert not [attributes for attributes in plain.all("svg") if attributes["class"] == "frame"]
+
+
+def test_frames_are_shown_until_the_page_is_full(copy):
+    """Images of which one is larger than all the room: it is left out, and the page says so."""
+    folder = copy("networks")
+    path = folder / "departures.json"
+    found = json.loads(path.read_text())
+    situations = [situation for someone in found["people"] for situation in someone["situations"]]
+    for n, situation in enumerate(situations):
+        situation["frame"] = "data:image/png;base64," + "A" * (10 if n else 4_000_000)
+    path.write_text(json.dumps(found))
+    shown = tree([folder])
+    assert len(shown.all("img")) == len(situations) - 1
+    assert "1 further frames are left out" in shown.text
+
+
+def test_overlapping_intervals_are_not_told_apart():
+    run = fit_of(
+        person("a", 4.0, 3.0, 5.0), person("b", 2.5, 2.0, 3.5), person("c", 1.0, 0.5, 1.5), person("d", 2.1, 1.4, 2.2)
+    )
+    assert expertise.pairs(run) == (3, 6)  # a-c, a-d, b-c
+    assert expertise.alike(run) == [["a", "b"], ["b", "d"], ["d", "c"]]
+    said = " ".join(expertise.said(run))
+    assert "Of 6 pairs of demonstrators, the intervals tell 3 apart" in said
+    assert "Not told apart from each other, as their intervals overlap: a and b; b and d; d and c." in said
+
+
+def test_what_is_not_known_is_not_said():
+    none = fit_of(person("a", 2.0, None, None), person("b", 1.0, None, None))
+    assert "no intervals" in expertise.said(none)[0]
+    equal = fit_of(person("a", 1.0, 1.0, 1.0), person("b", 1.0, 1.0, 1.0))
+    assert "takes all for equal" in expertise.said(equal)[0]
+    assert "nobody to compare with" in expertise.said(fit_of(person("a", 1.0, 0.9, 1.1)))[0]
+    rough = fit_of(person("a", 2.0, 1.9, 2.1), person("b", 1.0, 0.9, 1.1), members=2)
+    assert any("2 members" in sentence for sentence in expertise.said(rough))
+
+
+@pytest.mark.parametrize(
+    "low,high,verdict", [(60.0, 80.0, "more than"), (20.0, 30.0, "less than"), (45.0, 55.0, "neither can be")]
+)
+def test_the_policy_is_compared_with_the_best_as_far_as_intervals_tell(low, high, verdict):
+    earned = Estimate("policy, likeliest actions", (low + high) / 2, low, high, 50), Estimate("a", 50.0, 40.0, 58.0, 9)
+    run = fit_of(person("a", 1.0, 0.5, 2.0), returns=earned)
+    assert [row.name for row in returns.policies(run)] == ["policy, likeliest actions"]
+    assert verdict in returns.said(run)[0]
+
+
+def test_the_command_makes_the_same_run(runs):
+    for name in ("gridworld", "networks"):
+        run = read_run(runs[name])
+        assert isinstance(run, FitRun)
+        words = shlex.split(facts.command(run))
+        again = tyro.cli(FitCommand, args=words[2:])
+        for setting in facts.USUAL:
+            part = again.reading if setting in ("demonstrator", "action") else again
+            part = again.source if setting in ("mdp", "env", "discount") else part
+            wanted = (run.config | run.config["reading"])[setting]
+            assert str(getattr(part, setting)) == str(wanted), setting
+        assert again.data.name == run.config["data"].rsplit("/")[-1]
+
+
+def test_several_runs_are_compared(runs, copy):
+    same = tree([runs["networks"], copy("networks")]).text
+    assert "Precision of each demonstrator in each run" in same and "the same in every count" in same
+    assert "come from different data" in tree([runs["networks"], runs["gridworld"]]).text
+    twice = tree([runs["networks"], runs["networks"]])
+    assert f"Run {runs['networks']} (1)" in twice.text and f"Run {runs['networks']} (2)" in twice.text
+
+
+def test_large_grids_are_pictures():
+    """90,000 cells as elements would be tens of megabytes."""
+    bias = np.random.default_rng(0).normal(size=(3, 90_000))
+    run = fit_of(
+        *(person(name, 1.0, 0.5, 2.0) for name in "abc"), members=None, weights=tuple(bias[0].tolist()),
+        bias=tuple(map(tuple, bias.tolist())), grid=(300, 300),
+    )  # fmt: skip
+    shown = "".join(maps.contents(run))
+    assert shown.count("<img") == 4 and len(shown) < 2e6
+
+
+def test_the_command_writes_beside_the_run_or_where_it_is_told(copy, tmp_path, capsys):
+    folder = copy("gridworld")
+    main(["report", str(folder)])
+    assert capsys.readouterr().out == f"wrote {folder / 'report.html'}\n"
+    assert (folder / "report.html").read_text().startswith("<!DOCTYPE html>")
+    main(["report", str(folder), str(folder), "--out", str(tmp_path / "both.html")])
+    assert (tmp_path / "both.html").exists()
+    with pytest.raises(SystemExit):
+        main(["report", str(folder), str(folder)])
+    with pytest.raises(ConfigError, match="a place to write"):
+        write([folder], tmp_path / "no" / "such" / "report.html")
