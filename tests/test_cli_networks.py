@@ -70,7 +70,7 @@ def test_training_that_led_nowhere_is_status_one_and_one_line(poles, capsys, mon
     def diverged(*given, **settings):
         raise DivergedError("training: got nothing, expected something; try again")
 
-    monkeypatch.setattr("irleed.cli_fit.fit_networks", diverged)
+    monkeypatch.setattr("irleed.cli.fit.fit_networks", diverged)
     with pytest.raises(SystemExit) as ended:
         call("fit", poles)
     assert ended.value.code == 1

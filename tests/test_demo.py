@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 from irleed.cli import main
-from irleed.cli_demo import METHODS, bundled, cartpole, held, highest, in_gauge
+from irleed.cli.demo import METHODS, bundled, cartpole, held, highest, in_gauge
 from irleed.data import load
 from irleed.errors import ConfigError
 from irleed.evaluate import Earned

@@ -13,12 +13,12 @@ from irleed.cli import main
 from irleed.data.transitions import Inputs
 from irleed.errors import ConfigError
 from irleed.export import ACTIVATED, description, export
-from irleed.export_onnx import OPSET, write_graph
+from irleed.export.card import escaped
+from irleed.export.graph import OPSET, write_graph
 from irleed.iq.ensemble import NetworkPolicy
 from irleed.iq.gaussian import GaussianPolicy, Squashing
 from irleed.iq.gaussian_ensemble import GaussianEnsemble
 from irleed.iq.networks import ACTIVATIONS, Mlp
-from irleed.model_card import escaped
 from irleed.policy import SoftmaxPolicy, TabularPolicy
 
 MEMBERS, ACTIONS = 3, 4

@@ -26,12 +26,10 @@ LAYERS = (
         "result",
         "door",
         "export",
-        "export_onnx",
-        "model_card",
     ),
-    ("experiments", "demo", "expert", "doctor"),
+    ("experiments", "demo", "doctor"),
     ("",),  # irleed itself, which only gathers the public names
-    ("cli", "cli_experiment", "cli_fit", "cli_run", "cli_curate", "cli_inspect", "cli_report", "cli_simulate", "cli_demo", "cli_doctor", "cli_export", "__main__"),
+    ("cli", "__main__"),
 )
 LEVEL = {name: level for level, layer in enumerate(LAYERS) for name in layer}
 

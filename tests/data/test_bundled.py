@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from irleed.cli import main
-from irleed.cli_demo import bundled
+from irleed.cli.demo import bundled
 from irleed.data import load
 
 PAGE = Path(__file__).parents[2] / "docs" / "getting-started.md"

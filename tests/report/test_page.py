@@ -9,7 +9,7 @@ import pytest
 import tyro
 
 from irleed.cli import main
-from irleed.cli_fit import FitCommand
+from irleed.cli.fit import FitCommand
 from irleed.errors import ConfigError
 from irleed.report import expertise, facts, maps, returns
 from irleed.report.page import page, write

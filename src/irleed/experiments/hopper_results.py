@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from irleed._typing import Float
+from irleed._typing import Array, Float
 from irleed.experiments import paper
 from irleed.experiments.hopper import LAST, POLICIES, HopperConfig, Outcome
 from irleed.report import figures
@@ -49,7 +49,7 @@ def write(config: HopperConfig, outcome: Outcome) -> dict[str, object]:
     return results
 
 
-def last(returns: Float[np.ndarray, "S N E"]) -> Float[np.ndarray, "S N"]:
+def last(returns: Float[Array, "S N E"]) -> Float[np.ndarray, "S N"]:
     """The mean over the last evaluations of every run."""
     return np.asarray(returns, float)[..., -LAST:].mean(-1)
 

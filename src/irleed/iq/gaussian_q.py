@@ -34,8 +34,8 @@ class Parameters(eqx.Module):
 class GaussianQ(AbstractOffline):
     r"""IRLEED with values quadratic in the action.
 
-    **Fields:** those of `irleed.iq.soft_q.SoftQ`, in natural scale; the bias is how far a demonstrator's mean is off, in
-    spreads of the shared policy.
+    **Fields:** those of `irleed.iq.soft_q.SoftQ`, in natural scale; the bias is how far a demonstrator's mean is off,
+    in spreads of the shared policy.
     """
 
     hidden: tuple[int, ...] = eqx.field(static=True, default=(128, 128))

@@ -13,7 +13,7 @@ import tyro
 from rich.console import Console
 
 from irleed.arena import make_arena
-from irleed.cli_fit import PLANNERS, PlannerName, Source, refuse_ignored, say
+from irleed.cli.fit import PLANNERS, PlannerName, Source, refuse_ignored, say
 from irleed.data import Demonstrations, save
 from irleed.errors import ConfigError, problem
 from irleed.experiments.critics import check_fit, load_critic

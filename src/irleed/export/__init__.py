@@ -9,11 +9,11 @@ from safetensors.numpy import load_file
 from irleed._files import beside, write_json
 from irleed.data.formats.base import library
 from irleed.errors import ConfigError, problem
-from irleed.export_onnx import OBSERVATION, OPSET, write_graph
+from irleed.export.card import card
+from irleed.export.graph import OBSERVATION, OPSET, write_graph
 from irleed.iq.ensemble import NetworkPolicy, perceptron
 from irleed.iq.gaussian import LOG_SPREADS
 from irleed.iq.saved import Policy, load_policy
-from irleed.model_card import card
 from irleed.policy import TabularPolicy
 from irleed.report.reading import read_run
 from irleed.report.runs import FitRun

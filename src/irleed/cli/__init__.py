@@ -6,17 +6,17 @@ from typing import Annotated
 import tyro
 from rich.console import Console
 
-from irleed.cli_curate import CurateCommand
-from irleed.cli_demo import Demo
-from irleed.cli_doctor import DoctorCommand
-from irleed.cli_experiment import EXPERIMENTS, ExperimentCommand
-from irleed.cli_export import ExportCommand
-from irleed.cli_fit import FitCommand
-from irleed.cli_inspect import InspectCommand
-from irleed.cli_report import ReportCommand
-from irleed.cli_simulate import SimulateCommand
+from irleed.cli.curate import CurateCommand
+from irleed.cli.demo import Demo
+from irleed.cli.doctor import DoctorCommand
+from irleed.cli.experiment import EXPERIMENTS, ExperimentCommand
+from irleed.cli.expert import ExpertCommand
+from irleed.cli.export import ExportCommand
+from irleed.cli.fit import FitCommand
+from irleed.cli.inspect import InspectCommand
+from irleed.cli.report import ReportCommand
+from irleed.cli.simulate import SimulateCommand
 from irleed.errors import DivergedError, IrleedError
-from irleed.expert import ExpertCommand
 
 Command = (
     Annotated[Demo, tyro.conf.subcommand("demo")]

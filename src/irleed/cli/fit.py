@@ -20,7 +20,7 @@ from irleed.baselines.ileed import Ileed
 from irleed.baselines.ileed_gaussian import GaussianIleed
 from irleed.baselines.sqil import Sqil
 from irleed.checkpoint import Stopped, writing
-from irleed.cli_run import Keeping
+from irleed.cli.run import Keeping
 from irleed.data import Demonstrations, Reading, load
 from irleed.data.transitions import are_choices
 from irleed.door import of_states

@@ -20,8 +20,8 @@ from irleed.arena import DeviceArena
 from irleed.baselines.bc import BehaviourCloning
 from irleed.baselines.ileed import Ileed
 from irleed.checkpoint import writing
-from irleed.cli_fit import say
-from irleed.cli_run import Keeping
+from irleed.cli.fit import say
+from irleed.cli.run import Keeping
 from irleed.data import Demonstrations, Reading, load, save
 from irleed.envs.cartpole import CartPole
 from irleed.evaluate import Earned
