@@ -26,7 +26,12 @@ def run_blocks(name: str) -> int:
 
 
 @pytest.mark.parametrize(
-    "name", ["README.md", "docs/getting-started.md", pytest.param("docs/networks.md", marks=pytest.mark.optax)]
+    "name",
+    [
+        "README.md",
+        "docs/getting-started.md",
+        *(pytest.param(f"docs/{page}.md", marks=pytest.mark.optax) for page in ("networks", "runs")),
+    ],
 )
 def test_code_runs(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
