@@ -25,14 +25,10 @@ def run_blocks(name: str) -> int:
     return len(blocks)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "README.md",
-        "docs/getting-started.md",
-        *(pytest.param(f"docs/{page}.md", marks=pytest.mark.optax) for page in ("networks", "runs")),
-    ],
-)
+NETWORKS = [pytest.param(f"docs/{page}.md", marks=pytest.mark.optax) for page in ("networks", "runs")]
+
+
+@pytest.mark.parametrize("name", ["README.md", "docs/getting-started.md", *NETWORKS])
 def test_code_runs(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert run_blocks(name) > 0
