@@ -27,6 +27,13 @@ def compiled_once(tmp_path_factory):
     jax.config.update("jax_compilation_cache_dir", str(tmp_path_factory.mktemp("compiled")))
 
 
+@pytest.fixture(scope="module", autouse=True)
+def forgotten():
+    """Programs of a module are let go of after it: thousands in one process take more maps of memory than there are."""
+    yield
+    jax.clear_caches()
+
+
 @pytest.fixture(scope="module")
 def compiled_quickly():
     """For tests of what surrounds the arithmetic, which run large programs a few times each."""
