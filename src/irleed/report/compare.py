@@ -1,5 +1,7 @@
 """Several runs side by side: what each earned, and whether they agree on the demonstrators."""
 
+from pathlib import Path
+
 from irleed.report import experiment, returns, svg
 from irleed.report.expertise import judged, ranked
 from irleed.report.markup import Safe, element, figure, listed, number, paragraph, part, table
@@ -21,7 +23,9 @@ def _fits(runs: list[FitRun]) -> list[Safe]:
     for run in runs:
         tried = returns.policies(run)
         best = ranked(run)[0].name if judged(run) else "says nothing of it"
-        rows.append((run.label, run.config.get("algorithm"), run.config.get("data"), run.steps, *_two(tried), best))
+        rows.append(
+            (run.label, run.config.get("algorithm"), _file(run.config.get("data")), run.steps, *_two(tried), best)
+        )
     headings = [
         "run",
         "algorithm",
@@ -34,6 +38,11 @@ def _fits(runs: list[FitRun]) -> list[Safe]:
     found = [_alike(runs), table("Runs; 90 % intervals in brackets", headings, rows)]
     plots = [_returns(runs), _precisions(runs)]
     return [*found, element("div", *(plot for plot in plots if plot is not None), class_="figures")]
+
+
+def _file(path: object) -> str | None:
+    """The name alone: the folders before it are somebody's own."""
+    return None if path is None else Path(str(path)).name
 
 
 def _two(tried: list[Estimate]) -> tuple[object, object]:

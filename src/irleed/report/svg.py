@@ -93,7 +93,7 @@ def forest(
     """Estimates with their intervals, one below the other, each of a group that has its own colour and shape."""
     estimates = [estimate for estimate, _ in rows]
     bottom = ROW * len(rows) + 6
-    left = LETTER * max(len(shortened(estimate.name)) for estimate in estimates) + 14
+    left = LETTER * max(len(shortened(estimate.name)) for estimate in estimates) + 24
     if log:
         scale = logarithmic(estimates, left, WIDTH - RIGHT)
     else:
