@@ -1,4 +1,4 @@
-"""Continuous actions by playing: conformance, identities, and probes with known answers."""
+"""Continuous actions by playing: conformance and identities."""
 
 import dataclasses
 
@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from irleed.data.transitions import Transitions
-from irleed.demonstrator import gauge
-from irleed.envs.probe_continuous import delay, target, tracking
+from irleed.envs.probe_continuous import tracking
 from irleed.interact import on_device
 from irleed.iq import agent as agents
 from irleed.iq.sac import Sac
@@ -21,8 +20,7 @@ pytestmark = [pytest.mark.optax, pytest.mark.usefixtures("compiled_quickly")]
 SMALL = {"hidden": (8,), "steps": 30, "batch": 8, "capacity": 20, "warm": 10}
 AGENTS = {
     "irleed": Sac(**SMALL),
-    "irleed, value term over the mixture": Sac(objective="mixture", rank=2, **SMALL),
-    "irleed, clipped": Sac(clip=1.0, **SMALL),
+    "irleed, value term over the mixture, clipped": Sac(objective="mixture", rank=2, clip=1.0, **SMALL),
     "irleed, published": Sac.paper(**SMALL),
     "iq": Sac.iq(**SMALL),
     "expert": SacExpert(**SMALL),
@@ -57,13 +55,7 @@ def same(one, other) -> bool:
     return all(np.asarray(a).tobytes() == np.asarray(b).tobytes() for a, b in leaves)
 
 
-def learnt(agent, state, obs) -> np.ndarray:
-    """The actions that are deemed best."""
-    policy = agent.policy(state.learner.parameters)
-    return np.asarray(jax.vmap(lambda each: policy.act(jax.random.key(0), each, greedy=True))(obs))
-
-
-@pytest.mark.parametrize("name", AGENTS)
+@pytest.mark.parametrize("name", [name for name in AGENTS if name != "iq"])  # which is irleed's program, held fixed
 def test_conformance(name, data):
     """The key decides, and alone; a lane of a batch is the single run; the bounds stay what they are."""
     agent, own, keys = AGENTS[name], shown(name, data), jax.random.split(jax.random.key(0), 2)
@@ -79,7 +71,7 @@ def test_conformance(name, data):
     np.testing.assert_array_equal(single.learner.parameters.squashing.half, [2.0])
 
 
-@pytest.mark.parametrize("name", AGENTS)
+@pytest.mark.parametrize("name", ["irleed", "expert"])
 def test_a_diverging_run_is_told_by_its_step(name, data):
     agent, own = AGENTS[name], shown(name, data)
     state, _ = run(agent, jax.random.key(0), own)
@@ -123,50 +115,6 @@ def test_values_ahead_are_bounded(bounded, data):
         target = eqx.tree_at(lambda p: p.critics.networks.offsets, state.target, mad)
         losses.append(float(agent._critic_loss(jax.random.key(2), state.learner.parameters, target, rows)))
     assert (losses[0] == pytest.approx(losses[1], rel=0.5)) == bounded
-
-
-PROBE = {"hidden": (32, 32), "batch": 64, "warm": 200, "rate": 1e-3}
-
-
-@pytest.mark.parametrize(
-    ("env", "obs", "best"),
-    [
-        (target(), np.zeros((1, 1)), np.array([[0.3]])),
-        (tracking(), np.array([[-0.8], [0.0], [0.8]]), np.array([[-0.4], [0.0], [0.4]])),
-    ],
-    ids=["target", "tracking"],
-)
-def test_experts_learn_what_is_best(env, obs, best):
-    agent = SacExpert(**PROBE, steps=3000, capacity=3000)
-    state, _ = run(agent, jax.random.key(0), None, env)
-    np.testing.assert_allclose(learnt(agent, state, obs.astype(np.float32)), best, atol=0.1)
-
-
-def test_experts_look_ahead():
-    """The first of two actions has no reward of its own, and decides what the second can earn."""
-    env = delay()
-    agent = SacExpert(**PROBE, steps=3000, capacity=3000)
-    state, _ = run(agent, jax.random.key(0), None, env)
-    start = env.observe(env.reset(jax.random.key(5)))[None]
-    chosen = learnt(agent, state, start)
-    grid = np.linspace(-1, 1, 41, dtype=np.float32)[:, None]
-    values = env.soft_q(np.repeat(np.asarray(start), 41, 0), grid, 0.05, 0.99)
-    assert values[np.abs(grid - chosen).argmin()] > values.max() - 0.1 * np.ptp(values)
-
-
-def test_irleed_learns_from_the_good_and_iq_learn_from_all(data):
-    """The best action, and who is how precise; what is learnt from all alike is dragged to one side."""
-    settings = {**PROBE, "steps": 4000, "capacity": 4000, "actor_rate": 1e-3}
-    obs = np.array([[-0.5], [0.0], [0.5]], np.float32)
-    irleed = Sac(**settings, precision_rate=1e-3)
-    state, _ = run(irleed, jax.random.key(1), data)
-    np.testing.assert_allclose(learnt(irleed, state, obs), 0.5 * obs, atol=0.12)
-    precision = np.asarray(gauge(state.learner.parameters.log_precision))
-    assert list(np.argsort(-precision)) == [0, 1, 2] and precision[0] - precision[2] > 2
-    iq = Sac.iq(**settings)
-    other, _ = run(iq, jax.random.key(1), data)
-    error = [np.abs(learnt(agent, each, obs) - 0.5 * obs).mean() for agent, each in ((irleed, state), (iq, other))]
-    assert error[0] < error[1]
 
 
 def test_the_worth_of_an_end_is_learnt_from_who_ends(data):
