@@ -214,8 +214,8 @@ def refused(data: Demonstrations, algorithm=None, arena=None, members: int = 2) 
 @pytest.mark.parametrize(
     ("action", "phrase"),
     [
-        ([0.5, 1.0], "actions: got 0.5, expected one whole number each; continuous actions are not supported yet"),
-        ([[0.0, 1.0], [1.0, 0.0]], "actions: got shape (2,)"),
+        ([0.5, 1.0], "actions: got SoftQ, which is for one whole number each"),
+        ([[0.0, 1.0], [1.0, 0.0]], "actions: got SoftQ, which is for one whole number each"),
         ([-1, 1], "actions: got -1 to 1"),
         ([0, 10**9], "got 0 to 1000000000"),
         ([0, 0], "actions: got 0 alone"),
