@@ -155,7 +155,7 @@ class Sac(AbstractAgent):
             after = jnp.clip(after, -most / (1 - self.discount), most / (1 - self.discount))
         reward = parameters.critics(rows.obs, parameters.squashing.unit(rows.action)) - self.discount * after[None]
         # Means over the rows shown and over those played: there are as many of either.
-        of_shown, of_played = (2 * half * self._weights(parameters, rows, half) for half in (shown, 1 - shown))
+        of_shown, of_played = 2 * shown * self._weights(parameters, rows, shown), 2 * (1 - shown)
         if self.objective == "targets":
             error = of_shown[None] * (reward - most) ** 2 + of_played[None] * (reward + most) ** 2
             found = 0.5 * self.penalty * jnp.sum(jnp.mean(error, -1))
@@ -172,7 +172,7 @@ class Sac(AbstractAgent):
         return found + 0.5 * self.penalty * jnp.mean((1 - rows.proceeds) * error)
 
     def _weights(self, parameters: Parameters, rows: Row, counted: Float[Array, " B"]) -> Float[Array, " B"]:
-        """How much each row counts, 1 on average over those counted."""
+        """How much each row that was shown counts, 1 on average over those counted."""
         if self.own_values or not self.learn_precision:
             return jnp.ones_like(counted)
         weight = jnp.exp(jax.lax.stop_gradient(gauge(parameters.log_precision)))[rows.demonstrator]
