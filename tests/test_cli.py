@@ -1,9 +1,11 @@
 """The command line: what each command prints and writes. What it refuses is in `test_refusals`."""
 
+import ast
 import contextlib
 import io
 import json
 import re
+from dataclasses import dataclass
 from pathlib import Path
 
 import jax
@@ -11,6 +13,7 @@ import numpy as np
 import pytest
 
 from irleed.cli import main
+from irleed.cli.parsing import parsed
 from irleed.data import Demonstrations, Episode, load, save
 from irleed.envs.mdp_files import load_mdp
 from irleed.policy import TabularPolicy
@@ -82,6 +85,22 @@ def test_maximum_entropy_irl_takes_all_for_equal_experts(demo, capsys):
     assert len(found["weights"]) == 49 and found["converged"] is True
 
 
+def test_the_baseline_in_an_mdp_is_that_algorithm(demo, tmp_path, capsys):
+    """And what both earn is what the demo says."""
+    folder, printed = demo
+    data = folder / "demonstrations.npz"
+    settings = (data, "--mdp", folder / "mdp.npz", *AS_THE_DEMO, "--out", tmp_path / "run")
+    call("fit", *settings, "--baselines")
+    shown = " ".join(capsys.readouterr().out.split())
+    earned = dict(re.findall(r"policy of ([\w -]+?) +│ +([\d.]+) │", printed))
+    assert shown.count("computed") == 2 and "Highest mean return" in shown
+    for name, method in (("IRLEED", tmp_path / "run"), ("maximum-entropy IRL", tmp_path / "run/baselines/maxent")):
+        returns = json.loads((method / "fit.json").read_text())["returns"]
+        # The demo counts to a hundred steps; here, as far as anyone went, which is a little less.
+        np.testing.assert_allclose(returns[1]["mean"], float(earned[name]), atol=0.02)
+        assert f"{name} {returns[0]['mean']:.2f} {returns[1]['mean']:.2f}" in shown
+
+
 def test_what_is_simulated_can_be_fitted(demo, tmp_path, capsys):
     """Through files from end to end; the true precisions are told apart."""
     folder, _ = demo
@@ -121,8 +140,9 @@ def test_fit_with_every_episode_its_own_demonstrator(lake, tmp_path, capsys):
     found = json.loads(capsys.readouterr().out)
     assert [row["name"] for row in found["expertise"]] == [f"episode {i}" for i in range(6)]
     assert [row["transitions"] for row in found["expertise"]] == load(lake).length.tolist()
-    assert {path.name for path in tmp_path.iterdir()} == {
-        "fit.json", "policy.safetensors", "expertise.png", "expertise.pdf", "data.json", "run.json",
+    # The film itself where there is what draws it.
+    assert {path.name for path in tmp_path.iterdir()} - {"film.webp", "film.png"} == {
+        "fit.json", "policy.safetensors", "expertise.png", "expertise.pdf", "data.json", "run.json", "film.json",
     }  # fmt: skip
 
 
@@ -142,6 +162,44 @@ def test_inspect_shows_hostile_names_as_text(tmp_path, capsys):
     call("inspect", tmp_path / "data.npz")
     text = capsys.readouterr().out
     assert all(name in text for name in names) and "note: the observation never changes" in text
+
+
+COMMANDS = ("demo", "inspect", "fit", "curate", "report", "export", "simulate", "expert", "doctor", "experiment")
+HELPED = [(), *((name,) for name in COMMANDS), *(("experiment", name) for name in ("gridworld", "control", "hopper"))]
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_help_fills_the_screen_and_no_more(capsys, monkeypatch, columns):
+    """tyro keeps the line breaks of docstrings, and prints a description as one line, however long."""
+    monkeypatch.setenv("COLUMNS", str(columns))
+    for words in HELPED:
+        with pytest.raises(SystemExit, match="0"):
+            call(*words, "--help")
+        shown = capsys.readouterr().out
+        assert max(map(len, shown.splitlines())) <= columns, words
+
+
+@dataclass
+class Probe:
+    """Settings."""
+
+    value: int = 0
+    """One line ends
+    here, and goes on."""
+
+
+def test_a_docstring_of_several_lines_is_one_paragraph(capsys):
+    with pytest.raises(SystemExit, match="0"):
+        parsed(Probe, ["--help"], "probe")
+    assert "One line ends here, and goes on." in capsys.readouterr().out
+    assert parsed(Probe, ["--value", "3"], "probe") == Probe(3)
+
+
+def test_completions_are_not_broken_into_lines(capsys):
+    with pytest.raises(SystemExit, match="^$"):
+        call("--tyro-print-completion", "bash")
+    (spec,) = re.findall(r"^COMPLETION_SPEC = (.*)$", capsys.readouterr().out, re.MULTILINE)
+    assert set(COMMANDS) <= set(ast.literal_eval(spec)["subcommands"])
 
 
 @pytest.fixture(scope="module")

@@ -1,14 +1,21 @@
 """`irleed fit` where there is no MDP: what it prints and writes, offline and online."""
 
+import contextlib
+import io
 import json
 
+import jax
 import numpy as np
 import pytest
 
+from irleed.baselines.bc import BehaviourCloning
 from irleed.cli import main
 from irleed.data import Demonstrations, Episode, save
 from irleed.errors import DivergedError
+from irleed.fit_networks import fit_networks
 from irleed.iq.ensemble import NetworkPolicy
+from irleed.report.page import page
+from irleed.report.reading import read_run
 
 pytestmark = [pytest.mark.optax, pytest.mark.usefixtures("compiled_quickly")]
 
@@ -59,18 +66,61 @@ def test_every_episode_its_own_demonstrator(poles, capsys):
     assert all(row["bias"] is None and row["precision"] == 1 for row in found["expertise"])
 
 
-def test_fit_in_an_environment_plays_and_tells_returns(poles, capsys):
-    call("fit", poles, "--env", "CartPole-v1", "--steps", 510, "--seeds", 2)
-    shown = capsys.readouterr().out
+@pytest.fixture(scope="module")
+def compared(poles, tmp_path_factory, compiled_quickly):
+    """A run with its baselines, where they are tried, and what was printed."""
+    run = tmp_path_factory.mktemp("compared") / "run"
+    with contextlib.redirect_stdout(io.StringIO()) as printed, jax.numpy_dtype_promotion("standard"):
+        call("fit", poles, "--env", "CartPole-v1", "--steps", 510, "--seeds", 2, "--baselines", "--out", run)
+    return run, printed.getvalue()
+
+
+def test_fit_in_an_environment_plays_and_tells_returns(compared):
+    shown = compared[1]
     assert "policy, likeliest actions" in shown and "policy, drawn actions" in shown
     assert "8.00 [8.00, 8.00]" in shown, "what the demonstrators earned"
+
+
+def test_baselines_are_runs_inside_the_run_and_beside_it_on_screen_and_page(compared):
+    run, printed = compared
+    kept = {path.name: json.loads((path / "fit.json").read_text()) for path in (run / "baselines").iterdir()}
+    assert set(kept) == {"iq", "ileed", "bc"} and all(found["members"] == 2 for found in kept.values())
+    lines = [line.split() for line in printed.partition("Beside other methods")[2].splitlines()]
+    rows = {line[0]: line[1] for line in lines if len(line) > 6}
+    own = json.loads((run / "fit.json").read_text())
+    for name, found in {"IRLEED": own, "IQ-Learn": kept["iq"], "ILEED": kept["ileed"], "cloning": kept["bc"]}.items():
+        assert rows[name] == f"{found['returns'][0]['mean']:.2f}"
+    assert "Highest mean return: " in printed
+    # What learnt by playing says where; what did not can be fitted again without.
+    assert [kept[name]["config"]["env"] for name in ("iq", "ileed", "bc")] == ["CartPole-v1", "None", "None"]
+    shown = page([read_run(run)])
+    assert "IRLEED and IQ-Learn learnt by playing, the others from the data alone" in shown
+    assert all(f">{name}</th>" in shown for name in ("IRLEED", "IQ-Learn", "ILEED", "cloning"))
+
+
+def test_a_finished_run_gets_its_baselines_later_and_one_that_diverged_is_named(poles, tmp_path, capsys, monkeypatch):
+    def diverged(data, algorithm, **settings):
+        if isinstance(algorithm, BehaviourCloning):
+            raise DivergedError("training: got nothing")
+        return fit_networks(data, algorithm, **settings)
+
+    monkeypatch.setattr("irleed.cli.methods.fit_networks", diverged)
+    fit = ("fit", poles, "--steps", 20, "--seeds", 2, "--out", tmp_path / "run")
+    call(*fit)
+    before = (tmp_path / "run" / "policy.safetensors").read_bytes()
+    call(*fit, "--resume", "--baselines", "--json")
+    shown = capsys.readouterr()
+    assert set(json.loads(shown.out.partition("wrote")[2].partition("\n")[2])["baselines"]) == {"iq", "ileed"}
+    assert "warning: cloning: training: got nothing\n" in shown.err
+    assert (tmp_path / "run" / "policy.safetensors").read_bytes() == before
+    assert "training did not come to an end: cloning." in page([read_run(tmp_path / "run")])
 
 
 def test_training_that_led_nowhere_is_status_one_and_one_line(poles, capsys, monkeypatch):
     def diverged(*given, **settings):
         raise DivergedError("training: got nothing, expected something; try again")
 
-    monkeypatch.setattr("irleed.cli.fit.fit_networks", diverged)
+    monkeypatch.setattr("irleed.cli.methods.fit_networks", diverged)
     with pytest.raises(SystemExit) as ended:
         call("fit", poles)
     assert ended.value.code == 1

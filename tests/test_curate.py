@@ -2,6 +2,7 @@
 
 import csv
 import json
+import sys
 
 import jax
 import numpy as np
@@ -72,7 +73,10 @@ def test_the_heaviest_episodes_are_kept_until_they_have_their_share(share, kept)
     assert found.weight[found.keep].min() >= found.weight[~found.keep].max(initial=0)
 
 
-def test_networks_say_how_likely_actions_are_as_they_act():
+@pytest.mark.parametrize("rows", [3, 100])
+def test_networks_say_how_likely_actions_are_as_they_act(monkeypatch, rows):
+    """A few at a time where observations are many."""
+    monkeypatch.setattr(sys.modules["irleed.curate"], "CHUNK", rows * 4 * 3)
     network = Mlp.init(jax.random.key(0), Inputs.plain(np.zeros(3)), (4, 2))
     member = jax.tree.map(lambda leaf: np.asarray(leaf)[None], SoftmaxPolicy(network, np.ones((), np.float32)))
     random = np.random.default_rng(0)

@@ -1,38 +1,63 @@
-"""`irleed doctor` tells what is there and what is missing, and notices fits that come out wrong."""
+"""`irleed doctor` tells what is there and what is missing, and notices what comes out wrong."""
 
+import dataclasses
 import json
 from importlib.metadata import metadata
 
 import pytest
 
 from irleed import doctor
+from irleed.algorithm import update_on
 from irleed.cli import main
+from irleed.tabular.irleed import negative_log_likelihood
 
 pytestmark = [pytest.mark.optax, pytest.mark.usefixtures("compiled_quickly")]
 
 
 def test_on_a_sound_machine_everything_is_right(capsys):
-    main(["doctor", "--json"])
+    main(["doctor", "--json", "--thorough"])
     found = json.loads(capsys.readouterr().out)
-    assert found["ok"] and [test["wrong"] for test in found["tests"]] == [None, None]
+    assert found["ok"] and [test["wrong"] for test in found["tests"]] == [None] * 4
     assert found["versions"]["irleed"] and found["versions"]["jaxlib"] and found["devices"]
     assert set(found["extras"]) == set(metadata("irleed").get_all("Provides-Extra") or ())
     assert found["extras"]["test"] == [], "the tests run"
     assert all(folder["writable"] for folder in found["folders"].values())
 
 
-def test_a_fit_that_comes_out_wrong_is_status_one(capsys, monkeypatch):
-    def broken() -> str | None:
+def test_what_comes_out_wrong_is_status_one(capsys, monkeypatch):
+    def broken(*given) -> None:
         raise RuntimeError("no [such] device")
 
-    monkeypatch.setattr(doctor, "tabular_fit", broken)
+    monkeypatch.setattr(doctor, "negative_log_likelihood", broken)
     monkeypatch.setattr(doctor, "ENOUGH", 1.01)  # more than all
     with pytest.raises(SystemExit) as ended:
         main(["doctor"])
     shown = " ".join(capsys.readouterr().out.split())
     assert ended.value.code == 1
     assert "wrong: RuntimeError: no [such] device" in shown, "and what it says is not taken for markup"
-    assert "wrong: ('direct', 'astray'), right in" in shown
+    assert "wrong: direct is better, right in" in shown
+    assert "fit" not in shown.partition("self-test")[2], "whole fits are made where they are asked for"
+
+
+@pytest.mark.parametrize("share", [0.999, 1.001])
+def test_a_likelihood_that_is_off_by_little_is_noticed(monkeypatch, share):
+    def scaled(*given):
+        return share * negative_log_likelihood(*given)
+
+    monkeypatch.setattr(doctor, "negative_log_likelihood", scaled)
+    assert (doctor.likelihood() or "").startswith("off by")
+
+
+def test_training_that_goes_nowhere_or_astray_is_noticed(monkeypatch):
+    monkeypatch.setattr(doctor, "update_on", lambda learner, state, batch: (state, None))
+    assert "right in" in (doctor.training() or "")
+    monkeypatch.setattr(doctor, "update_on", lambda learner, state, batch: update_on(learner, state, blamed(batch)))
+    assert (doctor.training() or "").startswith("astray is better")
+
+
+def blamed(batch):
+    """What one did is the other's."""
+    return dataclasses.replace(batch, demonstrator=1 - batch.demonstrator)
 
 
 def test_extras_are_followed_to_what_they_need(tmp_path, monkeypatch):

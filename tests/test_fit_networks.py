@@ -16,13 +16,17 @@ from irleed.arena import DeviceArena
 from irleed.baselines.bc import BehaviourCloning
 from irleed.baselines.ileed import Ileed
 from irleed.baselines.sqil import Sqil
-from irleed.data import Demonstrations, Episode
+from irleed.checkpoint import Keeper, Stopped
+from irleed.data import Demonstrations, Episode, lazy, resamples
+from irleed.data.lazy import LazyRows
+from irleed.data.sources import InMemory
 from irleed.data.transitions import Transitions, stack
 from irleed.envs.cartpole import CartPole
 from irleed.errors import ConfigError, DataError, DivergedError, IrleedError, SpaceError
 from irleed.evaluate import Earned
 from irleed.fit_networks import check, fit_networks, resampled, suitable
 from irleed.iq.ensemble import NetworkPolicy
+from irleed.iq.judge import judge
 from irleed.iq.networks import LowRank
 from irleed.iq.online import OnlineSoftQ
 from irleed.iq.soft_q import SoftQ
@@ -112,7 +116,7 @@ def test_training_in_parts_is_training(data, monkeypatch):
     """The key of a step depends on its number alone: 21 steps are ten parts of two and one of one."""
     monkeypatch.setattr(sys.modules["irleed.run"], "PARTS", 20)
     keys = jax.random.split(jax.random.key(4), 3)
-    many = stack([Transitions.from_demonstrations(resampled(key, data)) for key in keys])
+    many = stack([Transitions.from_demonstrations(data.take(resampled(key, data))) for key in keys])
     told = []
     state, losses = train_all(SHORT, keys, many, 2, 3, lambda done, total, loss: told.append((done, total)))
     whole, info = jax.jit(jax.vmap(lambda key, own: train(SHORT, key, own, 2, 3)))(keys, many)
@@ -120,6 +124,43 @@ def test_training_in_parts_is_training(data, monkeypatch):
         np.testing.assert_allclose(part, full, rtol=1e-4, atol=1e-6)
     assert told == [(step, 21) for step in (*range(2, 21, 2), 21)] == [(step, 21) for step, _ in losses]
     np.testing.assert_allclose(losses[1][1], info.loss[:, 2:4].mean(1), rtol=1e-4)
+
+
+def test_training_from_disk_is_training_from_memory(data, monkeypatch, tmp_path):
+    """Its batches are the same, and so is the answer to rounding; also when it was stopped and goes on."""
+    whole = fit_networks(data, SHORT, members=3)
+    on_disk = dataclasses.replace(data, obs=LazyRows.of(InMemory(np.asarray(data.obs))))
+    monkeypatch.setattr(sys.modules["irleed.fit_networks"], "too_large", lambda *_: True)
+    monkeypatch.setattr(LazyRows, "__array__", None)  # nothing asks for all of it
+    with Keeper(tmp_path, "it") as keeper:
+
+        def stop(done, total, **_):
+            keeper.stop = done >= 7
+
+        with pytest.raises(Stopped):
+            fit_networks(on_disk, SHORT, members=3, keeper=keeper, progress=stop)
+    with Keeper(tmp_path, "it") as keeper:
+        streamed = fit_networks(on_disk, SHORT, members=3, keeper=keeper)
+    for ours, theirs in ((streamed.policy, whole.policy), (streamed.expertise, whole.expertise)):
+        for one, other in zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True):
+            np.testing.assert_allclose(one, other, rtol=2e-4, atol=2e-5)
+    np.testing.assert_allclose([row["loss"] for row in streamed.history], [row["loss"] for row in whole.history], 1e-4)
+
+
+def test_large_data_are_judged_by_some_transitions_and_counted_in_full(data, monkeypatch):
+    monkeypatch.setattr(resamples, "MOST_LOOKED_AT", 90)
+    monkeypatch.setattr(lazy, "MOST", 3 * 2 * 4 * data.obs.size - 1)  # a byte less than it takes
+    seen = []
+
+    def looking(names, algorithm, parameters, looked_at):
+        seen.append(looked_at)
+        return judge(names, algorithm, parameters, looked_at)
+
+    monkeypatch.setattr(sys.modules["irleed.fit_networks"], "judge", looking)
+    found = fit_networks(data, SHORT, members=3).expertise
+    assert len(seen[0].action) == 90 and np.bincount(seen[0].demonstrator).tolist() == [30, 30, 30]
+    assert found.transitions.tolist() == [300, 300, 300]
+    np.testing.assert_allclose(found.weight, found.precision / found.precision.sum())
 
 
 def test_a_fit_is_its_seeds(data):
@@ -133,7 +174,7 @@ def test_resampling_keeps_everyone_and_their_number_of_episodes():
     data = Demonstrations.from_episodes(
         [Episode(np.full((2, 1), number, float), [number % 2], True, who) for number, who in enumerate("abbabbbc")]
     )
-    drawn = [resampled(jax.random.key(seed), data) for seed in range(20)]
+    drawn = [data.take(resampled(jax.random.key(seed), data)) for seed in range(20)]
     assert all(d.names == data.names and np.bincount(d.owner).tolist() == [2, 5, 1] for d in drawn)
     own = {
         (d.names[who], int(d.obs[d.row[start], 0])) for d in drawn for who, start in zip(d.owner, d.start, strict=True)

@@ -3,6 +3,7 @@
 import json
 import sys
 
+import equinox as eqx
 import numpy as np
 import pytest
 
@@ -64,6 +65,40 @@ def test_how_a_path_is_read_is_kept(tmp_path):
 def test_states_need_their_mdp():
     with pytest.raises(ConfigError, match="^mdp: got none, expected the MDP whose states"):
         irleed.fit(walks())
+
+
+def test_in_an_mdp_returns_of_the_policy_are_exact(fits):
+    """Added up here state by state, over the three steps of the longest walk; everyone's walk reached the goal."""
+    found, (state, action, successor, probability) = fits["tables"], GRID.mdp.transitions()
+    dense = np.zeros((4, 4, 4))
+    dense[state, action, successor] = probability
+
+    def earned(table: np.ndarray) -> float:
+        here, total = np.asarray(GRID.mdp.initial), 0.0
+        for _ in range(3):
+            here = np.einsum("s,sa,sax->x", np.where(GRID.mdp.terminal, 0.0, here), table, dense)
+            total += here @ GRID.mdp.reward
+        return total
+
+    table = np.asarray(found.policy.probabilities)
+    wanted = [earned(np.eye(4)[table.argmax(-1)]), earned(table)]
+    rows = {row.who: row for row in found.returns}
+    np.testing.assert_allclose([row.mean for row in found.returns], [*wanted, 1.0, 1.0])
+    assert list(rows) == ["policy, likeliest actions", "policy, drawn actions", HOSTILE, "ben"]
+    assert all(row.episodes == 0 and row.low == row.mean == row.high for row in found.returns[:2])
+    assert 0 < wanted[1] < 1 and rows["ben"].episodes == 2
+
+
+def test_everyone_is_measured_by_the_reward_of_the_mdp_or_nobody(fits):
+    """Rewards in the data, paid at other moments or not at all, make no difference; and none is made up."""
+    odd = [irleed.Episode(obs, action, True, name, np.full(len(action), 7.0)) for obs, action, name in (
+        (np.array([0, 1, 3]), np.array([0, 2]), HOSTILE), (np.array([0, 0, 2, 3]), np.array([1, 2, 0]), "ben"),
+    )]  # fmt: skip
+    data = irleed.Demonstrations.from_episodes(odd * 2)
+    assert irleed.fit(data, GRID).returns == fits["tables"].returns
+    unknown = eqx.tree_at(lambda mdp: mdp.reward, GRID.mdp, None)
+    found = irleed.fit(data, unknown)
+    assert found.returns == () and found.summary()["returns"] == []
 
 
 @pytest.mark.parametrize("kind", ["tables", "networks"])

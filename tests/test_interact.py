@@ -11,7 +11,7 @@ from irleed.envs.cartpole import CartPole
 from irleed.envs.host import make_host
 from irleed.envs.probe import endless
 from irleed.envs.step import AbstractEnv, Transition
-from irleed.interact import Lanes, on_device, on_host, step_keys
+from irleed.interact import Lanes, on_device, on_host, round_keys
 from irleed.iq.critic import SoftCritic
 from irleed.iq.online import OnlineSoftQ
 from irleed.iq.soft_q import SoftQ
@@ -22,21 +22,23 @@ LANES, DEMONSTRATORS = 3, 2
 SMALL = {"steps": 60, "batch": 8, "capacity": 50, "warm": 10}
 IQ = OnlineSoftQ(learner=SoftQ.iq(hidden=(8,), rate=1e-3, penalty=5.0), **SMALL)
 SQIL = Sqil(hidden=(8,), **SMALL)
+SEVERAL = Sqil(hidden=(8,), copies=3, updates=2, **SMALL)
 CRITIC = SoftCritic(hidden=(8,), **{**SMALL, "steps": 250})
 
 
 class Stepped:
     """An environment in JAX as the host sees it, its lanes drawing from the keys that `on_device` would use."""
 
-    def __init__(self, env: AbstractEnv, keys: jax.Array) -> None:
+    def __init__(self, env: AbstractEnv, keys: jax.Array, copies: int) -> None:
         split = jax.vmap(lambda key: jax.random.split(key, 3))(keys)
         self.actions, self._number, self._loop_keys = env.actions, 0, split[:, 2]
-        self._state = jax.vmap(env.reset)(split[:, 1])
+        self._state = jax.vmap(env.reset)(jax.vmap(lambda key: jax.random.split(key, copies))(split[:, 1]).ravel())
         self._observe = jax.jit(jax.vmap(env.observe))
 
         @jax.jit
         def step(loop_keys, number, states, actions):
-            return jax.vmap(lambda key, *own: env.step(step_keys(key, number)[1], *own))(loop_keys, states, actions)
+            own = jax.vmap(lambda key: jax.random.split(round_keys(key, number)[1], copies))(loop_keys)
+            return jax.vmap(env.step)(own.ravel(), states, actions)
 
         self._step = step
 
@@ -63,16 +65,19 @@ def demonstrations(env: AbstractEnv) -> Transitions:
     return stack([one(seed) for seed in range(LANES)])
 
 
-@pytest.mark.parametrize("env, agent", [(CartPole(), IQ), (endless(), SQIL)], ids=["iq", "sqil"])
+@pytest.mark.parametrize(
+    "env, agent", [(CartPole(), IQ), (endless(), SQIL), (CartPole(), SEVERAL)], ids=["iq", "sqil", "several copies"]
+)
 def test_both_loops_agree(env, agent):
     """On what was played and on what was learnt from it, through ends of episodes and a full buffer."""
     keys, data = jax.random.split(jax.random.key(0), LANES), demonstrations(env)
     many = jax.jit(jax.vmap(lambda key, own: on_device(agent, key, env, own, DEMONSTRATORS)))
     device, info = many(keys, data)
-    host, last = on_host(agent, keys, Stepped(env, keys), data, DEMONSTRATORS)
+    host, last = on_host(agent, keys, Stepped(env, keys, agent.copies), data, DEMONSTRATORS)
     ring = host.replay.ring
     assert np.any(ring.terminated | ring.truncated) and host.replay.added.tolist() == [60] * LANES
     assert not np.array_equal(ring.action[0], ring.action[1])
+    assert host.learner.step.tolist() == [(agent.rounds - -(-10 // agent.copies)) * agent.updates] * LANES
     np.testing.assert_array_equal(device.replay.ring.action, ring.action)
     for one, other in zip(jax.tree.leaves((device, info.loss[:, -1])), jax.tree.leaves((host, last.loss)), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)

@@ -57,7 +57,7 @@ def test_others_may_read_the_file_as_far_as_the_umask_lets_them(tmp_path):
         os.umask(before)
 
 
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), object()], ids=repr)
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), object()], ids=["nan", "inf", "object"])
 def test_what_is_no_json_leaves_the_old_file_and_nothing_else(tmp_path, value):
     write_json(tmp_path / "a.json", {"old": 1})
     with pytest.raises((ValueError, TypeError)):

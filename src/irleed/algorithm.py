@@ -158,7 +158,15 @@ def init(algorithm: AbstractOffline, key: Key, data: Transitions, actions: Actio
 
 def update(algorithm: AbstractOffline, key: Key, state: TrainState, data: Transitions) -> tuple[TrainState, TrainInfo]:
     """One step of Adam on a batch drawn from the data."""
-    batch = data.sample(key, algorithm.batch)
+    return update_on(algorithm, state, data.sample(key, algorithm.batch))
+
+
+def update_on(algorithm: AbstractOffline, state: TrainState, batch: Row) -> tuple[TrainState, TrainInfo]:
+    """One step of Adam on a batch, whose observations may be of any type."""
+    seen = (batch.obs, batch.next_obs, batch.initial)
+    batch = eqx.tree_at(
+        lambda b: (b.obs, b.next_obs, b.initial), batch, [jnp.asarray(each, jnp.float32) for each in seen]
+    )
     factor = cooling(state.step, algorithm.steps) if algorithm.decay else 1.0
     return adam_step(lambda parameters: algorithm.loss(parameters, batch), algorithm.rates(), factor, state)
 

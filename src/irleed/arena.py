@@ -104,8 +104,8 @@ class DeviceArena(AbstractArena):
         def on(carry: tuple[AgentState, Any], done: int, steps: int) -> tuple[tuple[AgentState, Any], Array]:
             return _advance_all(agent, keys, carry, self.env, data, done, steps)
 
-        part = -(-agent.steps // PARTS)
-        (state, _), _ = in_parts(start, on, len(keys), agent.steps, part, progress, keeper)
+        part = -(-agent.rounds // PARTS)
+        (state, _), _ = in_parts(start, on, len(keys), agent.rounds, part, counted(agent, progress), keeper)
         return state
 
 
@@ -151,30 +151,34 @@ class HostArena(AbstractArena):
     ) -> AgentState:
         """See `AbstractArena.learn`.
 
-        What goes on inside an environment cannot be kept. Every part of a run, a twentieth or a thousand steps, begins
+        What goes on inside an environment cannot be kept. Every part of a run, a twentieth or a thousand rounds, begins
         new episodes by a seed of its own, whether or not the run was stopped before it: that cuts an episode short
         between two steps, each of which is whole.
         """
-        env = self._lanes(len(keys))
+        env, told = self._lanes(len(keys) * agent.copies), counted(agent, progress)
         start = functools.partial(begin_on_host, agent, keys, env, data, demonstrators)
 
         def on(state: AgentState, done: int, steps: int) -> tuple[AgentState, Array]:
             env.reset(_seed(jax.random.fold_in(keys[0], done)))
-            state, infos = advance_on_host(agent, keys, state, env, data, done, steps, progress)
+            state, infos = advance_on_host(agent, keys, state, env, data, done, steps, told)
             return state, np.mean([np.asarray(info.loss) for info in infos], 0)
 
-        part = max(-(-agent.steps // HOST_PARTS), LEAST_PART)
-        return in_parts(start, on, len(keys), agent.steps, part, progress, keeper)[0]
+        part = max(-(-agent.rounds // HOST_PARTS), LEAST_PART)
+        return in_parts(start, on, len(keys), agent.rounds, part, told, keeper)[0]
 
     def close(self) -> None:
         """Let go of the environments."""
         self._host.close()
 
+    def beside(self, lanes: int) -> HostEnv:
+        """So many lanes of their own, for whoever closes them."""
+        return make_host(self.env_id, lanes, self._engine, workers=min(self._workers, lanes))
+
     def _lanes(self, lanes: int) -> HostEnv:
         """So many lanes, made anew only where there were more or fewer."""
         if self._host.lanes != lanes:
             self._host.close()
-            self._host = make_host(self.env_id, lanes, self._engine, workers=min(self._workers, lanes))
+            self._host = self.beside(lanes)
         return self._host
 
     def _batches(
@@ -204,6 +208,17 @@ class HostArena(AbstractArena):
 def make_arena(env_id: str, workers: int = 0) -> AbstractArena:
     """The environment of this Gymnasium id; on the device where it is written in JAX, which CartPole-v1 is."""
     return DeviceArena(CartPole()) if env_id == "CartPole-v1" else HostArena(env_id, workers)
+
+
+def counted(agent: AbstractAgent, progress: Progress | None) -> Progress | None:
+    """Progress that is told of steps in the environment, by whoever counts rounds."""
+    if progress is None or agent.copies == 1:
+        return progress
+
+    def told(done: int, total: int, **figures: float) -> None:
+        progress(min(done * agent.copies, agent.steps), min(total * agent.copies, agent.steps), **figures)
+
+    return told
 
 
 def _count(actors: Any) -> int:

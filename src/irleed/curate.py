@@ -7,6 +7,7 @@ their mean log probability and $\bar\ell$ that of all transitions.
 """
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,10 @@ import numpy as np
 
 from irleed._typing import Bool, Float, Int
 from irleed.data import Demonstrations, Reading
+from irleed.data.lazy import CHUNK
 from irleed.data.transitions import are_choices
 from irleed.errors import ConfigError, DataError, SpaceError, problem
+from irleed.iq.ensemble import NetworkPolicy
 from irleed.iq.gaussian_ensemble import GaussianEnsemble
 from irleed.iq.saved import Policy, load_policy
 from irleed.policy import TabularPolicy
@@ -123,7 +126,7 @@ def _log_probability(policy: Policy, data: Demonstrations) -> Float[np.ndarray, 
         if action.reshape(len(action), -1).shape[-1] != size:
             got = f"shape {action.shape[1:]}"
             raise SpaceError(problem("actions", got=got, expected=f"{size} numbers, the policy's", remedy=remedy))
-        return policy.log_likelihood(data.observation, action)
+        return _in_parts(policy, data)
     if not are_choices(data):
         got = f"shape {action.shape[1:]}, {action.dtype}"
         raise SpaceError(problem("actions", got=got, expected="one whole number each", remedy=remedy))
@@ -133,8 +136,16 @@ def _log_probability(policy: Policy, data: Demonstrations) -> Float[np.ndarray, 
         _within(state, len(table), "observations")
         _within(action, table.shape[1], "actions")
         return table[state, action.astype(np.int64)]
-    _within(action, policy.scores(data.observation[:1]).shape[-1], "actions")
-    return policy.log_likelihood(data.observation, action)
+    _within(action, policy.scores(data.obs[:1]).shape[-1], "actions")
+    return _in_parts(policy, data)
+
+
+def _in_parts(policy: NetworkPolicy | GaussianEnsemble, data: Demonstrations) -> Float[np.ndarray, " N"]:
+    """Of data that may be too large for memory."""
+    row, action = np.asarray(data.row), np.asarray(data.action)
+    step = max(1, CHUNK // (4 * math.prod(data.obs.shape[1:])))
+    parts = [slice(n, n + step) for n in range(0, len(row), step)]
+    return np.concatenate([policy.log_likelihood(data.obs[row[part]], action[part]) for part in parts])
 
 
 def _within(values: np.ndarray, count: int, what: str) -> None:

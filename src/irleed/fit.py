@@ -1,5 +1,6 @@
 """The front door: demonstrations in; policy, expertise and reward out."""
 
+import functools
 import time
 
 import equinox as eqx
@@ -11,16 +12,17 @@ from irleed._precision import in_double_precision
 from irleed._typing import Array, Float
 from irleed.data.demonstrations import Demonstrations
 from irleed.envs.mdp import FiniteMDP
+from irleed.evaluate import Earned
 from irleed.expertise import INTERVAL, Expertise
 from irleed.policy import TabularPolicy, boltzmann_probabilities
-from irleed.result import AbstractFit, Origin
+from irleed.result import AbstractFit, Origin, as_rows
 from irleed.run import Progress, run
 from irleed.tabular.curvature import Probed, Written
 from irleed.tabular.intervals import Judgement
 from irleed.tabular.irleed import Irleed
 from irleed.tabular.planning import AbstractPlanner, Soft, optimal_q_values
 from irleed.tabular.published import Published
-from irleed.tabular.statistics import Statistics, tabulate
+from irleed.tabular.statistics import Statistics, expected_return, tabulate
 
 # Up to this many features Hessians are written out; beyond, they are only multiplied with vectors.
 DENSE_FEATURES = 512
@@ -38,6 +40,8 @@ class Fit(AbstractFit):
     weights: Float[Array, " F"]
     bias: Float[Array, "D F"]
     origin: Origin
+    # Of the policy and of the demonstrators, by the MDP's true reward; none where that is not known.
+    returns: tuple[Earned, ...] = eqx.field(static=True)
     history: tuple[dict[str, int | float], ...] = eqx.field(static=True)
     converged: bool = eqx.field(static=True)
     seconds: float = eqx.field(static=True)
@@ -47,6 +51,7 @@ class Fit(AbstractFit):
         return {
             "expertise": self.expertise.to_dict(),
             "ranking": list(self.expertise.ranking),
+            "returns": as_rows(self.returns),
             "weights": np.asarray(self.weights).tolist(),
             "converged": self.converged,
             "steps": int(self.history[-1]["step"]) if self.history else 0,
@@ -97,12 +102,14 @@ def fit(
     world = mdp if isinstance(algorithm, Published) else plan
     state, history = run(algorithm, key, world, statistics, progress=progress)
     judgement = _judge(algorithm, key, state, world, statistics)
+    policy = TabularPolicy(probabilities=np.asarray(_policy(plan, state.weights, sharpness)))
     return Fit(
-        policy=TabularPolicy(probabilities=np.asarray(_policy(plan, state.weights, sharpness))),
+        policy=policy,
         expertise=_expertise(demonstrations.names, statistics, state.weights, judgement),
         weights=np.asarray(state.weights),
         bias=np.asarray(judgement.bias),
         origin=Origin.of(demonstrations, algorithm, endless=endless, seed=seed),
+        returns=_earned(mdp, policy, demonstrations),
         history=tuple(history),
         converged=bool(algorithm.converged(state)),
         seconds=time.perf_counter() - began,
@@ -117,6 +124,30 @@ def _judge(algorithm, key, state, mdp, statistics):
 @jax.jit
 def _policy(mdp, weights, sharpness):
     return boltzmann_probabilities(optimal_q_values(mdp, mdp.rewards(weights)), sharpness)
+
+
+def _earned(mdp: FiniteMDP, policy: TabularPolicy, data: Demonstrations) -> tuple[Earned, ...]:
+    """By the MDP's true reward, if it has one: what the policy earns, exactly, and beside it what everyone did.
+
+    Over as many steps as the longest demonstration has: nobody was given more. All are measured by the same reward,
+    whatever the data say of theirs, which may be paid at other moments.
+    """
+    if mdp.reward is None:
+        return ()
+    table, reward, state = np.asarray(policy.probabilities), np.asarray(mdp.reward), np.asarray(data.obs).astype(int)
+    likeliest = np.eye(mdp.actions)[table.argmax(-1)]
+    exact = np.asarray(_expected_returns(mdp, np.stack([likeliest, table]), int(data.length.max()))).tolist()
+    names = ("policy, likeliest actions", "policy, drawn actions")
+    rows = [Earned(name, 0, value, value, value) for name, value in zip(names, exact, strict=True)]
+    row, action = np.asarray(data.row), np.asarray(data.action).astype(int)
+    paid = reward[state[row + 1]] if reward.ndim == 1 else reward[state[row], action]
+    total = np.bincount(np.asarray(data.episode), paid, data.episodes)
+    return (*rows, *(Earned.of(name, total[data.owner == number]) for number, name in enumerate(data.names)))
+
+
+@functools.partial(jax.jit, static_argnames="horizon")
+def _expected_returns(mdp, policies, horizon):
+    return jax.vmap(lambda policy: expected_return(mdp, policy, horizon))(policies)
 
 
 def _expertise(names: tuple[str, ...], statistics: Statistics, weights: Array, judgement: Judgement) -> Expertise:

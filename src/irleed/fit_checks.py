@@ -7,6 +7,7 @@ from irleed._typing import Shaped
 from irleed.algorithm import AbstractOffline, Actions
 from irleed.arena import AbstractArena
 from irleed.baselines.ileed_gaussian import GaussianIleed
+from irleed.data import lazy
 from irleed.data.demonstrations import Demonstrations
 from irleed.data.transitions import are_choices
 from irleed.envs.step import Bounds
@@ -47,6 +48,11 @@ def needed(arena: AbstractArena | None) -> AbstractArena:
         remedy = "name one, or choose an algorithm that learns offline"
         raise ConfigError(problem("an agent", got="no environment", expected="one to play in", remedy=remedy))
     return arena
+
+
+def too_large(data: Demonstrations, members: int) -> bool:
+    """Whether what members learn from, this and the next observation for each in single precision, is too much."""
+    return members * 2 * 4 * data.obs.size > lazy.MOST
 
 
 def vectors(data: Demonstrations) -> Shaped[np.ndarray, "N A"]:

@@ -1,6 +1,7 @@
 """The front door where there is no model of the dynamics: demonstrations in; an ensemble's policy and expertise out."""
 
 import dataclasses
+import functools
 import time
 
 import equinox as eqx
@@ -8,16 +9,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from irleed._typing import Int, Key
-from irleed.algorithm import AbstractOffline
+from irleed._typing import Array, Int, Key, Shaped
+from irleed.algorithm import AbstractOffline, Actions, TrainState, fresh, update_on
 from irleed.arena import AbstractArena, drawn, likeliest
 from irleed.checkpoint import Keeper
+from irleed.data.batches import read_ahead
 from irleed.data.demonstrations import Demonstrations
+from irleed.data.resamples import Resamples, some_of_everyone
 from irleed.data.transitions import Transitions, are_choices, stack
 from irleed.errors import DivergedError, problem
 from irleed.evaluate import Earned
 from irleed.expertise import Expertise
-from irleed.fit_checks import Algorithm, check, needed
+from irleed.fit_checks import Algorithm, check, needed, too_large
 from irleed.iq.ensemble import NetworkPolicy
 from irleed.iq.gaussian import GaussianPolicy
 from irleed.iq.gaussian_ensemble import GaussianEnsemble
@@ -28,7 +31,7 @@ from irleed.iq.sac import Sac
 from irleed.iq.soft_q import SoftQ
 from irleed.policy import AbstractActor, SoftmaxPolicy
 from irleed.result import AbstractFit, Origin
-from irleed.run import Progress, train_all
+from irleed.run import PARTS, Progress, in_parts, train_all
 
 MEMBERS = 8
 # Up to this many demonstrators have a bias network each; more share a trunk with this many outputs.
@@ -96,7 +99,9 @@ def fit_networks(
 
     Every member starts from its own random numbers. The first learns from the data as they are, every other one from
     its own bootstrap resample of each demonstrator's episodes, so that intervals, which are quantiles over the members,
-    know how much the data vary as well as the training. Someone with one episode has only the latter.
+    know how much the data vary as well as the training. Someone with one episode has only the latter. Data that would
+    take too much memory are read as they are needed, if the algorithm is offline: the same answer, to rounding, but for
+    bias, `log_likelihood` and ILEED's precision, which then come from an even choice of everyone's transitions.
 
     In the expertise, precision is the median over members in the gauge; bias the root mean square of what a
     demonstrator adds to the shared values where they acted, over that of the shared values (both relative to their mean
@@ -120,21 +125,28 @@ def fit_networks(
         algorithm = suitable(demonstrations.demonstrators, online=arena is not None, continuous=continuous)
     actions = check(demonstrations, algorithm, arena, members)
     sample_key, train_key, play_key = jax.random.split(jax.random.key(seed), 3)
-    data = Transitions.from_demonstrations(demonstrations)
-    samples = [resampled(jax.random.fold_in(sample_key, member), demonstrations) for member in range(1, members)]
-    many = stack([data, *(Transitions.from_demonstrations(sample) for sample in samples)])
-    keys, count = jax.random.split(train_key, members), demonstrations.demonstrators
+    chosen = [np.arange(demonstrations.episodes)]
+    chosen += [resampled(jax.random.fold_in(sample_key, member), demonstrations) for member in range(1, members)]
+    keys, given = jax.random.split(train_key, members), (actions, demonstrations.demonstrators, progress, keeper)
     losses: list[tuple[int, np.ndarray]] = []
-    if isinstance(algorithm, AbstractOffline):
-        state, losses = train_all(algorithm, keys, many, actions, count, progress, keeper)
+    if isinstance(algorithm, AbstractOffline) and too_large(demonstrations, members):
+        data = Transitions.at(demonstrations, some_of_everyone(demonstrations))
+        many = Resamples(demonstrations, np.stack(chosen), algorithm.batch)
+        state, losses = train_from_disk(algorithm, keys, many, *given)
     else:
-        state = needed(arena).learn(algorithm, keys, many, count, progress, keeper).learner
+        data = Transitions.from_demonstrations(demonstrations)
+        many = stack([data, *(Transitions.from_demonstrations(demonstrations.take(own)) for own in chosen[1:])])
+        if isinstance(algorithm, AbstractOffline):
+            state, losses = train_all(algorithm, keys, many, *given)
+        else:
+            state = needed(arena).learn(algorithm, keys, many, *given[1:]).learner
     kept, warnings = _sound(algorithm, state)
     parameters = jax.tree.map(lambda leaf: np.asarray(leaf)[kept], state.parameters)
     policy = _together(jax.vmap(algorithm.policy)(parameters))
+    expertise = judge(demonstrations.names, algorithm, parameters, data)
     return NetworkFit(
         policy=policy,
-        expertise=judge(demonstrations.names, algorithm, parameters, data),
+        expertise=_counted(expertise, demonstrations),
         origin=Origin.of(demonstrations, algorithm, seeds=members, seed=seed),
         returns=() if arena is None else _earned(play_key, arena, policy, demonstrations),
         history=tuple({"step": step, "loss": float(loss[kept].mean())} for step, loss in losses),
@@ -144,13 +156,58 @@ def fit_networks(
     )
 
 
-def resampled(key: Key, data: Demonstrations) -> Demonstrations:
-    """As many episodes of each demonstrator as there are, drawn with replacement."""
+def resampled(key: Key, data: Demonstrations) -> Int[np.ndarray, " E"]:
+    """Numbers of as many episodes of each demonstrator as there are, drawn with replacement."""
     order = np.argsort(data.owner, kind="stable")
     owner, count = data.owner[order], np.bincount(data.owner)
     first = np.cumsum(count) - count
     draw = np.asarray(jax.random.uniform(key, (len(order),), jnp.float32), float)
-    return data.take(order[first[owner] + (draw * count[owner]).astype(int)])
+    return order[first[owner] + (draw * count[owner]).astype(int)]
+
+
+def _counted(found: Expertise, data: Demonstrations) -> Expertise:
+    """The same with all transitions counted, where some were looked at."""
+    transitions = np.bincount(np.asarray(data.demonstrator), minlength=data.demonstrators).astype(float)
+    share = found.precision * transitions
+    return dataclasses.replace(found, transitions=transitions, weight=share / share.sum())
+
+
+def train_from_disk(
+    algorithm: AbstractOffline,
+    keys: Shaped[Array, " P"],
+    data: Resamples,
+    actions: Actions,
+    demonstrators: int,
+    progress: Progress | None = None,
+    keeper: Keeper | None = None,
+) -> tuple[TrainState, list[tuple[int, np.ndarray]]]:
+    """What `irleed.run.train_all` does, with batches that are read ahead: for data that memory would not hold."""
+    split = jax.vmap(jax.random.split)(keys)
+    given = algorithm, split[:, 0], data.inputs(), actions, demonstrators
+
+    def on(state: TrainState, done: int, steps: int) -> tuple[TrainState, Array]:
+        fold = jax.vmap(jax.vmap(jax.random.fold_in, (0, None)), (None, 0))
+        losses = []
+        for batch in read_ahead(data.sample, fold(split[:, 1], jnp.arange(done, done + steps))):
+            state, info = _update_all(algorithm, state, batch)
+            losses.append(info.loss)
+        return state, np.mean(losses, 0)
+
+    shapes = functools.partial(_init_all.eval_shape, *given)
+    part = -(-algorithm.steps // PARTS)
+    return in_parts(lambda: _init_all(*given), on, len(keys), algorithm.steps, part, progress, keeper, shapes)
+
+
+@jax.jit(static_argnames=("actions", "demonstrators"), compiler_options={"xla_backend_optimization_level": 0})
+def _init_all(algorithm, keys, inputs, actions, demonstrators):
+    start = jax.vmap(lambda key, own: fresh(algorithm.parameters(key, own, actions, demonstrators)))
+    return start(keys, inputs)
+
+
+@jax.jit
+def _update_all(algorithm, state, batch):
+    own = jax.tree.map(lambda leaf: leaf.reshape(len(state.step), -1, *leaf.shape[1:]), batch)
+    return jax.vmap(lambda state, batch: update_on(algorithm, state, batch))(state, own)
 
 
 def _sound(algorithm: Algorithm, state) -> tuple[Int[np.ndarray, " K"], tuple[str, ...]]:

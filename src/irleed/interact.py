@@ -1,7 +1,8 @@
 """The two loops in which agents learn: on the device, and with an environment on the host.
 
-Both derive the keys of a step from its number alone and call act, observe and update in that order, so that the same
-environment gives the same run in either.
+Both derive the keys of a round from its number alone and call act, update and observe in that order, so that the same
+environment gives the same run in either. Learning comes between acting and what comes of it: on the host, the device
+learns while the environments move.
 """
 
 import functools
@@ -41,7 +42,7 @@ def on_device(
 ) -> tuple[AgentState, TrainInfo]:
     """A whole run in one scan; `vmap` it for many."""
     start = begin_on_device(agent, key, env, data, demonstrators)
-    (state, _), info = advance_on_device(agent, key, start, env, data, 0, agent.steps)
+    (state, _), info = advance_on_device(agent, key, start, env, data, 0, agent.rounds)
     return state, info
 
 
@@ -50,9 +51,10 @@ def begin_on_device(
 ) -> tuple[AgentState, Any]:
     """Agent and environment before the first step."""
     init_key, reset_key, _ = jax.random.split(key, 3)
-    start = env.reset(reset_key)
+    starts = jax.vmap(env.reset)(jax.random.split(reset_key, agent.copies))
+    start = jax.tree.map(lambda leaf: leaf[0], starts)
     _, example = env.step(reset_key, start, example_action(env.actions))
-    return agents.init(agent, init_key, example, env.actions, data, demonstrators), start
+    return agents.init(agent, init_key, example, env.actions, data, demonstrators), starts
 
 
 def advance_on_device(
@@ -62,40 +64,43 @@ def advance_on_device(
     env: AbstractEnv,
     data: Transitions | None,
     done: Int[Array, ""] | int,
-    steps: int,
+    rounds: int,
 ) -> tuple[tuple[AgentState, Any], TrainInfo]:
-    """So many steps more, of agent and environment; a run cut into parts is the same run."""
+    """So many rounds more, of agent and environments; a run cut into parts is the same run."""
     loop_key = jax.random.split(key, 3)[2]
 
     def one(carry, number):
-        state, place = carry
-        act_key, env_key, update_key = step_keys(loop_key, number)
-        action = agents.act(agent, act_key, state, env.observe(place))
-        place, seen = env.step(env_key, place, action)
-        state, info = agents.update(agent, update_key, agents.observe(state, seen), data)
-        return (state, place), info
+        state, places = carry
+        act_key, env_key, update_key = round_keys(loop_key, number)
+        action = agents.act(agent, act_key, state, jax.vmap(env.observe)(places))
+        state, info = agents.update(agent, update_key, state, data)
+        places, seen = jax.vmap(env.step)(jax.random.split(env_key, agent.copies), places, action)
+        return (agents.observe(state, seen), places), info
 
-    return jax.lax.scan(one, carry, done + jnp.arange(steps))
+    return jax.lax.scan(one, carry, done + jnp.arange(rounds))
 
 
 def on_host(
     agent: AbstractAgent,
-    keys: Shaped[Array, " L"],
+    keys: Shaped[Array, " P"],
     env: Lanes,
     data: Transitions | None = None,
     demonstrators: int = 0,
     progress: Callable[..., None] | None = None,
 ) -> tuple[AgentState, TrainInfo]:
-    """One run in each lane; states and data have the lanes as leading axis. Info is that of the last step."""
+    """Runs side by side, each in as many lanes as it has copies; states and data have the runs as leading axis.
+
+    Info is that of the last round.
+    """
     state = begin_on_host(agent, keys, env, data, demonstrators)
-    state, infos = advance_on_host(agent, keys, state, env, data, 0, agent.steps, progress)
+    state, infos = advance_on_host(agent, keys, state, env, data, 0, agent.rounds, progress)
     return state, infos[-1]
 
 
 def begin_on_host(
-    agent: AbstractAgent, keys: Shaped[Array, " L"], env: Lanes, data: Transitions | None = None, demonstrators: int = 0
+    agent: AbstractAgent, keys: Shaped[Array, " P"], env: Lanes, data: Transitions | None = None, demonstrators: int = 0
 ) -> AgentState:
-    """The agents before the first step."""
+    """The agents before the first round."""
     init_keys, example = jax.vmap(lambda key: jax.random.split(key, 3))(keys)[:, 0], _example(env.obs[0], env.actions)
     start = jax.vmap(lambda key, own: agents.init(agent, key, example, env.actions, own, demonstrators))
     return jax.jit(start)(init_keys, data)
@@ -103,31 +108,32 @@ def begin_on_host(
 
 def advance_on_host(
     agent: AbstractAgent,
-    keys: Shaped[Array, " L"],
+    keys: Shaped[Array, " P"],
     state: AgentState,
     env: Lanes,
     data: Transitions | None,
     done: int,
-    steps: int,
+    rounds: int,
     progress: Callable[..., None] | None = None,
 ) -> tuple[AgentState, list[TrainInfo]]:
-    """So many steps more, from where the environment is; Info of each. `state` is used up.
+    """So many rounds more, from where the environment is; info of each. `state` is used up.
 
-    Progress is told every hundredth step; at the end there is more to tell, for whoever knows all parts.
+    Progress is told every hundredth round; at the end there is more to tell, for whoever knows all parts.
     """
     loop_keys = jax.vmap(lambda key: jax.random.split(key, 3))(keys)[:, 2]
     action, infos = _act(agent, loop_keys, state, env.obs, done), []
-    for number in range(done, done + steps):
-        seen = env.step(np.asarray(action))
-        state, info, action = _advance(agent, loop_keys, state, seen, env.obs, data, number)
+    for number in range(done, done + rounds):
+        state, info = _update(agent, loop_keys, state, data, number)
+        seen = env.step(np.asarray(action).reshape(len(env.obs), *action.shape[2:]))  # while the device learns
+        state, action = _observe(agent, loop_keys, state, seen, env.obs, number + 1)
         infos.append(info)
-        if progress is not None and (number + 1) % 100 == 0 and number + 1 < done + steps:
+        if progress is not None and (number + 1) % 100 == 0 and number + 1 < done + rounds:
             jax.block_until_ready(action)
-            progress(number + 1, agent.steps)
+            progress(number + 1, agent.rounds)
     return state, infos
 
 
-def step_keys(loop_key: Key, number: Int[Array, ""] | int) -> tuple[Key, Key, Key]:
+def round_keys(loop_key: Key, number: Int[Array, ""] | int) -> tuple[Key, Key, Key]:
     """To act, for the environment, to update."""
     act_key, env_key, update_key = jax.random.split(jax.random.fold_in(loop_key, number), 3)
     return act_key, env_key, update_key
@@ -143,17 +149,31 @@ def _example(obs: Shaped[np.ndarray, "*obs"], actions: Actions) -> Transition:
     return Transition(obs, example_action(actions), nought, flag, flag, obs, flag)
 
 
-@jax.jit
-def _act(agent, loop_keys, state, obs, number):
-    return jax.vmap(lambda key, *own: agents.act(agent, step_keys(key, number)[0], *own))(loop_keys, state, obs)
+def _by_run(runs: int, lanes: Any) -> Any:
+    """Arrays with the lanes as leading axis, those of one run next to each other, as runs by copies."""
+    return jax.tree.map(lambda leaf: leaf.reshape(runs, -1, *leaf.shape[1:]), lanes)
+
+
+def _acted(agent, loop_keys, state, obs, number):
+    def one(key, *own):
+        return agents.act(agent, round_keys(key, number)[0], *own)
+
+    return jax.vmap(one)(loop_keys, state, _by_run(len(loop_keys), obs))
+
+
+_act = jax.jit(_acted)
+
+
+@functools.partial(jax.jit, donate_argnums=2)  # what is learnt is written to in place
+def _update(agent, loop_keys, state, data, number):
+    def one(key, *own):
+        return agents.update(agent, round_keys(key, number)[2], *own)
+
+    return jax.vmap(one)(loop_keys, state, data)
 
 
 @functools.partial(jax.jit, donate_argnums=2)  # the replay buffer is written to in place
-def _advance(agent, loop_keys, state, seen, obs, data, number):
-    """Observe, update, and act for the next step: one call a step, as calls are what costs."""
-
-    def one(key, state, seen, data):
-        return agents.update(agent, step_keys(key, number)[2], agents.observe(state, seen), data)
-
-    state, info = jax.vmap(one)(loop_keys, state, seen, data)
-    return state, info, _act(agent, loop_keys, state, obs, number + 1)
+def _observe(agent, loop_keys, state, seen, obs, number):
+    """Observe, and act for the next round."""
+    state = jax.vmap(agents.observe)(state, _by_run(len(loop_keys), seen))
+    return state, _acted(agent, loop_keys, state, obs, number)

@@ -14,6 +14,7 @@ from irleed import departures
 from irleed._files import beside
 from irleed.checkpoint import writing
 from irleed.data import Demonstrations, Reading
+from irleed.evaluate import Earned
 from irleed.expertise import Expertise
 from irleed.iq.saved import Policy
 from irleed.report import figures
@@ -47,6 +48,7 @@ class AbstractFit(eqx.Module):
     policy: eqx.AbstractVar[Any]  # a `Policy`
     expertise: eqx.AbstractVar[Expertise]
     origin: eqx.AbstractVar[Origin]
+    returns: eqx.AbstractVar[tuple[Earned, ...]]  # of the policy and of the demonstrators, where they are known
 
     @abc.abstractmethod
     def summary(self) -> dict[str, object]:
@@ -82,6 +84,11 @@ class AbstractFit(eqx.Module):
         said = f"{type(self).__name__}: {summary['steps']} steps, {summary['seconds']} s"
         odd = [listing(warnings)] if isinstance(warnings, list) and warnings else []
         return join([paragraph(said), *odd]) + self.expertise._repr_html_()
+
+
+def as_rows(returns: tuple[Earned, ...]) -> list[dict[str, object]]:
+    """Returns as plain values, for JSON. What was computed, not played, has 0 episodes and an interval of no width."""
+    return [{key: None if value != value else value for key, value in vars(row).items()} for row in returns]
 
 
 def write(

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from irleed.data import Batches, Demonstrations, Episode
-from irleed.data.lazy import InMemory, LazyRows, Source
+from irleed.data import batches as batches_module
+from irleed.data.lazy import LazyRows
+from irleed.data.sources import InMemory, Source
 from irleed.data.transitions import Transitions
 from irleed.errors import ConfigError
 
@@ -46,6 +48,16 @@ def test_frames_are_the_last_ones_of_the_episode_and_its_first_before_that():
     np.testing.assert_array_equal(later[:, 2], now[:, 2] + 1)
     first = np.asarray(batch.initial)[..., 0, 0]
     assert {tuple(stack) for stack in first.tolist()} == {(0, 0, 0), (10, 10, 10), (20, 20, 20)}
+
+
+@pytest.mark.parametrize("frames", [1, 3])
+def test_observations_come_apart_on_the_device_as_they_do_on_the_host(frames):
+    """On an accelerator the frames that two observations share travel once."""
+    random = np.random.default_rng(0)
+    values, seen, initial = random.random((9, 2)), random.integers(0, 9, (5, frames + 1)), random.integers(0, 9, 5)
+    there = batches_module._apart_there(values[seen].astype(np.float32), values[initial].astype(np.float32))
+    for one, place in zip(there, batches_module._apart(seen, initial), strict=True):
+        np.testing.assert_array_equal(one, values[place].astype(np.float32))
 
 
 def test_batches_read_ahead_are_the_same_and_lie_on_the_device():

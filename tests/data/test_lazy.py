@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from irleed.data import Demonstrations, Episode, Reading, lazy, load, save
 from irleed.data.formats import hdf5
-from irleed.data.lazy import InMemory, LazyRows, Mapped, SideBySide
+from irleed.data.lazy import LazyRows, SideBySide
+from irleed.data.sources import InFile, InMemory
 from irleed.errors import ConfigError, DataError
 
 
@@ -101,6 +102,44 @@ def test_a_file_is_read_as_it_is_asked_for(tmp_path, everything_is_large, option
     np.testing.assert_array_equal(again.obs, frames)
 
 
+@pytest.mark.parametrize("dtype", ["u1", "<f4", ">f4", "<f8", ">i2"])
+def test_a_block_of_numbers_is_read_without_h5py(tmp_path, dtype):
+    """Where they begin is what the file says, also behind what another program put in front."""
+    values = np.random.default_rng(0).integers(0, 100, (30, 3, 2)).astype(dtype)
+    with h5py.File(tmp_path / "data.hdf5", "w", userblock_size=512) as file:
+        file["other"], file["values"] = np.arange(100), values
+    with h5py.File(tmp_path / "data.hdf5") as file:
+        begin = hdf5.in_one_block(file["values"])
+    assert begin is not None
+    source = InFile(tmp_path / "data.hdf5", begin, values.shape, values.dtype)
+    for rows in (np.arange(30), np.array([0, 1, 5, 7, 8, 29])):
+        found = source.read(rows)
+        assert found.dtype == values.dtype.newbyteorder("=")
+        np.testing.assert_array_equal(found, values[rows])
+
+
+def test_what_is_no_plain_block_of_numbers_is_left_to_h5py(tmp_path):
+    with h5py.File(tmp_path / "data.hdf5", "w") as file:
+        file["flags"], file["none"] = np.zeros(4, bool), h5py.Empty("f4")
+        file.create_dataset("chunks", data=np.zeros((4, 2)), chunks=(2, 2))
+        file.create_dataset("unwritten", (4, 2), "f4")
+        short = h5py.h5t.STD_I16LE.copy()
+        short.set_precision(12)  # of sixteen bits
+        h5py.h5d.create(file.id, b"odd", short, h5py.h5s.create_simple((4,)))
+        file["odd"][:] = 1
+        assert [hdf5.in_one_block(file[name]) for name in ("flags", "chunks", "unwritten", "odd")] == [None] * 4
+
+
+def test_a_file_that_was_cut_short_since_is_an_error_in_one_line(tmp_path, everything_is_large):
+    path, frames = images(tmp_path / "data.hdf5")
+    data = load(path)
+    whole = path.read_bytes()
+    path.write_bytes(whole[: whole.index(frames[20].tobytes())])
+    np.testing.assert_array_equal(data.obs[:20], frames[:20])
+    with pytest.raises(DataError, match="what cannot be read .the file ends before them"):
+        data.obs[[3, 20]]
+
+
 def test_demonstrations_of_a_robomimic_file_stay_apart_on_disk(tmp_path, everything_is_large):
     random = np.random.default_rng(1)
     parts = [random.standard_normal((n + 1, 3)).astype(np.float32) for n in (4, 2)]
@@ -155,7 +194,7 @@ def test_our_own_files_are_mapped_where_they_are_not_compressed(tmp_path, monkey
     save(data, tmp_path / "small.npz")
     monkeypatch.setattr(lazy, "LARGE", 8000)
     mapped = load(tmp_path / "stored.npz")
-    assert isinstance(mapped.obs, LazyRows) and isinstance(mapped.obs.sources[0], Mapped)
+    assert isinstance(mapped.obs, LazyRows) and isinstance(mapped.obs.sources[0], InFile)
     np.testing.assert_array_equal(mapped.obs, frames)
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(mapped.obs))[[8, 1]], frames[[8, 1]])
     assert isinstance(load(tmp_path / "small.npz").obs, np.ndarray)

@@ -33,12 +33,16 @@ def transition(number: int, valid: bool = True) -> Transition:
     return Transition(obs, jnp.asarray(number, jnp.int32), jnp.float32(number), flag, flag, obs + 1, jnp.asarray(valid))
 
 
-def test_the_oldest_makes_room_and_what_is_no_step_is_left_out():
-    replay = Replay.empty(transition(0), 3)
-    assert replay.size == 0
-    for number, valid in ((1, True), (2, False), (3, True), (4, True), (5, True)):
-        replay = replay.add(transition(number, valid))
-    assert replay.size == 3 and replay.added == 4
-    drawn = replay.sample(jax.random.key(0), 100)
-    assert set(np.asarray(drawn.action)) == {3, 4, 5}
-    np.testing.assert_array_equal(drawn.next_obs, drawn.obs + 1)
+def test_the_oldest_make_room_and_what_is_no_step_is_left_out():
+    """Whether they come one by one or several at once."""
+    steps = ((1, True), (2, False), (3, True), (4, True), (5, True))
+    for together in (1, 5):
+        replay = Replay.empty(transition(0), 3)
+        assert replay.size == 0
+        for start in range(0, len(steps), together):
+            several = [transition(*step) for step in steps[start : start + together]]
+            replay = replay.add(jax.tree.map(lambda *leaves: jnp.stack(leaves), *several))
+        assert replay.size == 3 and replay.added == 4
+        drawn = replay.sample(jax.random.key(0), 100)
+        assert set(np.asarray(drawn.action)) == {3, 4, 5}
+        np.testing.assert_array_equal(drawn.next_obs, drawn.obs + 1)

@@ -66,7 +66,7 @@ def test_conformance(name, data):
     single, _ = run(agent, keys[1], own)
     for whole, part in zip(jax.tree.leaves(state), jax.tree.leaves(single), strict=True):
         np.testing.assert_allclose(whole[1], part, rtol=1e-3, atol=1e-4)
-    assert single.learner.step == 30 - 10 + 1 and single.learner.diverged == -1 and single.replay.added == 30
+    assert single.learner.step == 30 - 10 and single.learner.diverged == -1 and single.replay.added == 30
     assert agent.log_precision(single.learner.parameters, data).shape == (DEMONSTRATORS,)
     np.testing.assert_array_equal(single.learner.parameters.squashing.half, [2.0])
 

@@ -5,11 +5,14 @@ import shutil
 from pathlib import Path
 
 import jax
+import numpy as np
 import pytest
+from PIL import Image
 
 from irleed.cli import main
 from irleed.envs.gridworld import paper_gridworld
 from irleed.envs.mdp_files import save_mdp
+from irleed.film import animated, strip
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results"
 HOSTILE = (
@@ -64,6 +67,22 @@ def copy(runs, tmp_path):
         shutil.copytree(runs[name], tmp_path / "run")
         edit(tmp_path / "run" / file, **changes)
         return tmp_path / "run"
+
+    return made
+
+
+@pytest.fixture
+def filmed(copy):
+    """A function that copies a run, with a film of random frames."""
+
+    def made() -> Path:
+        folder, random = copy("networks"), np.random.default_rng(0)
+        frames = [Image.fromarray(random.integers(0, 256, (40, 60, 3), np.uint8)) for _ in range(5)]
+        (folder / "film.webp").write_bytes(animated(frames))
+        (folder / "film.png").write_bytes(strip(frames))
+        told = {"format": "irleed-film", "version": 1, "env": "CartPole-v1", "seed": 0}
+        (folder / "film.json").write_text(json.dumps(told | {"return": 12.0, "steps": 12, "every": 3, "frames": 5}))
+        return folder
 
     return made
 

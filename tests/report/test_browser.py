@@ -99,6 +99,23 @@ def test_light_and_dark_by_the_system_and_by_the_button(browser, addresses):
         assert ground(opened.page) == "rgb(255, 255, 255)"
 
 
+def test_what_moves_can_be_hidden_and_stands_still_on_paper_and_where_asked(browser, filmed, tmp_path):
+    with Opened(browser, write([filmed()], tmp_path / "film.html").as_uri()) as opened:
+        page = opened.page
+
+        def shown():
+            return [page.locator(f".film .{kind}").is_visible() for kind in ("moving", "still")]
+
+        assert shown() == [True, False] and opened.said == []
+        page.emulate_media(reduced_motion="reduce")
+        assert shown() == [False, True]
+        page.emulate_media(reduced_motion="no-preference", media="print")
+        assert shown() == [False, True]
+        page.emulate_media(media="screen")
+        page.get_by_text("A film of the policy").click()
+        assert shown() == [False, False]
+
+
 def test_tables_sort_by_keyboard(browser, addresses):
     with Opened(browser, addresses["networks"]) as opened:
         table = opened.page.locator("#run-who table").first

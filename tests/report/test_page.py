@@ -10,7 +10,7 @@ import tyro
 
 from irleed.cli import main
 from irleed.cli.fit import FitCommand
-from irleed.errors import ConfigError
+from irleed.errors import ConfigError, DataError
 from irleed.report import expertise, facts, maps, returns
 from irleed.report.page import page, write
 from irleed.report.reading import read_run
@@ -93,7 +93,7 @@ def test_a_page_is_well_formed_and_can_be_navigated(runs, names):
 def test_a_page_points_at_nothing_outside(runs, names):
     for _, attributes in tree([runs[name] for name in names]).elements:
         for name in ("src", "href", "action", "data", "poster", "srcset"):
-            assert (attributes.get(name) or "#").startswith(("#", "data:image/png;base64,"))
+            assert (attributes.get(name) or "#").startswith(("#", "data:image/png;base64,", "data:image/webp;base64,"))
         assert not any(name.startswith("on") for name in attributes)
 
 
@@ -122,7 +122,8 @@ def test_fits_say_what_there_is(runs):
     for found in (networks, gridworld):
         for heading in ("In short", "What was learnt", "Who is how good", "How it learnt", "The data", "Reproduce"):
             assert heading in found
-        assert "not tried in an environment" in found and "mean return, with 90 % interval" in found
+        assert "mean return, with 90 % interval" in found
+    assert "not tried in an environment" in networks and "by the true reward of the MDP" in gridworld
     assert "Bias of demonstrator 1" in gridworld and "Shared reward" in gridworld
     assert "departs by" in networks and "principal components" in networks and "loss" in networks
 
@@ -178,6 +179,55 @@ def test_the_policy_is_compared_with_the_best_as_far_as_intervals_tell(low, high
     run = fit_of(person("a", 1.0, 0.5, 2.0), returns=earned)
     assert [row.name for row in returns.policies(run)] == ["policy, likeliest actions"]
     assert verdict in returns.said(run)[0]
+
+
+COMPUTED = (("likeliest", 60.0), ("drawn", 45.0))
+
+
+def test_computed_returns_have_no_interval_and_a_verdict_each():
+    tried = [Estimate(f"policy, {name} actions", value, value, value, 0) for name, value in COMPUTED]
+    run = fit_of(person("a", 1.0, 0.5, 2.0), returns=(*tried, Estimate("a", 50.0, 44.0, 58.0, 9)), members=None)
+    said = returns.said(run)[0]
+    assert "earns 60 by its likeliest actions and 45 by drawn ones, exactly" in said
+    assert "The first is more than, the second not told apart from what the best demonstrator, a," in said
+    rows = Tree(returns.section(run, 2, "key")).texts
+    assert rows.count("computed") == 2 and "60" in rows and "50.00 [44.00, 58.00]" in rows
+
+
+def test_where_no_reward_is_known_the_page_says_so(copy):
+    shown = tree([copy("gridworld", returns=[])]).text
+    assert "No true reward of the MDP is known" in shown and "Give --env" not in shown
+
+
+def test_a_film_is_embedded_as_far_as_there_is_room(filmed):
+    folder = filmed()
+    one = tree([folder])
+    pictures = {attributes["class"]: attributes for attributes in one.all("img") if attributes.get("class")}
+    assert (pictures["moving"]["src"] or "").startswith("data:image/webp;base64,")
+    assert (pictures["still"]["src"] or "").startswith("data:image/png;base64,")
+    assert all("return 12 in 12 steps" in (attributes["alt"] or "") for attributes in pictures.values())
+    assert "one step in 3 is shown" in one.text and "open" in one.all("details")[0]
+    run = read_run(folder)
+    assert isinstance(run, FitRun)
+    crowded = Tree(returns.section(run, 2, "key", room=1000))
+    assert [attributes.get("class") for attributes in crowded.all("img")] == [None], "the still picture alone"
+
+
+def test_a_page_says_why_there_is_no_film(copy):
+    folder = copy("networks")
+    (folder / "film.json").write_text(json.dumps({"reason": "<b>no</b> screen"}))
+    assert "No film of an episode: <b>no</b> screen" in tree([folder]).text
+
+
+@pytest.mark.parametrize("name,content", [("film.webp", b"GIF89a"), ("film.png", b"\x89PNG" + bytes(700_000))])
+def test_a_film_that_is_none_is_refused(filmed, name, content):
+    folder = filmed()
+    (folder / name).write_bytes(content)
+    with pytest.raises(DataError, match=rf"{name}: got {len(content)} bytes of something else"):
+        read_run(folder)
+    (folder / name).unlink()
+    with pytest.raises(DataError, match="a picture that can be read"):
+        read_run(folder)
 
 
 def test_the_command_makes_the_same_run(runs):

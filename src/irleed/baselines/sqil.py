@@ -18,6 +18,8 @@ class Sqil(AbstractSoftQ):
     steps: int = eqx.field(static=True, default=50_000)
     batch: int = eqx.field(static=True, default=32)
     decay: bool = eqx.field(static=True, default=True)
+    copies: int = eqx.field(static=True, default=1)
+    updates: int = eqx.field(static=True, default=1)
     capacity: int = eqx.field(static=True, default=50_000)
     warm: int = eqx.field(static=True, default=500)
     rate: Scalar = 1e-3

@@ -14,6 +14,7 @@ from irleed.cli.expert import ExpertCommand
 from irleed.cli.export import ExportCommand
 from irleed.cli.fit import FitCommand
 from irleed.cli.inspect import InspectCommand
+from irleed.cli.parsing import parsed
 from irleed.cli.report import ReportCommand
 from irleed.cli.simulate import SimulateCommand
 from irleed.errors import DivergedError, IrleedError
@@ -39,10 +40,9 @@ def main(arguments: list[str] | None = None) -> None:
     try:
         if arguments[:1] == ["experiment"] and arguments[1:2] and arguments[1] in EXPERIMENTS:
             settings, run = EXPERIMENTS[arguments[1]]
-            run(tyro.cli(settings, prog=f"irleed experiment {arguments[1]}", args=arguments[2:]), console)
+            run(parsed(settings, arguments[2:], f"irleed experiment {arguments[1]}"), console)
         else:
-            description = "Learn from demonstrators of uneven skill."
-            tyro.cli(Command, prog="irleed", description=description, args=arguments).run(console)
+            parsed(Command, arguments, "irleed", "Learn from demonstrators of uneven skill.").run(console)
     except IrleedError as error:
         print(f"irleed: {_one_line(str(error))}", file=sys.stderr)
         sys.exit(1 if isinstance(error, DivergedError) else 2)

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from irleed.cli.fit import say
+from irleed.cli.methods import say
 from irleed.curate import Curation, curate, read_run
 from irleed.data import Demonstrations, load, save
 from irleed.data.formats import imitation, lerobot, minari, robomimic

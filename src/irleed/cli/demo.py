@@ -4,7 +4,7 @@ The data come with the package: `docs/getting-started.md` says how they were mad
 """
 
 import json
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Any
@@ -17,23 +17,21 @@ from rich.table import Table
 
 from irleed import demo
 from irleed.arena import DeviceArena
-from irleed.baselines.bc import BehaviourCloning
-from irleed.baselines.ileed import Ileed
 from irleed.checkpoint import writing
-from irleed.cli.fit import say
+from irleed.cli.methods import OFFLINE, everyone, highest, learner, say, trained
 from irleed.cli.run import Keeping
 from irleed.data import Demonstrations, Reading, load, save
 from irleed.envs.cartpole import CartPole
 from irleed.evaluate import Earned
 from irleed.expertise import Expertise, with_interval
-from irleed.fit_networks import MEMBERS, NetworkFit, fit_networks, suitable
-from irleed.report import page, progress
+from irleed.fit_networks import MEMBERS, NetworkFit
+from irleed.report import compare, page
 from irleed.result import write
-from irleed.store import fingerprint, open_run, plain, prepare
+from irleed.store import prepare
 
 STEPS = 4_000  # a fifth of the usual, chosen for the time it takes alone
 BUNDLED, DATA = "cartpole", "demonstrations.npz"
-METHODS = {"irleed": "IRLEED", "iq": "IQ-Learn", "ileed": "ILEED", "bc": "cloning"}
+METHODS = {method: compare.METHODS[method] for method in OFFLINE}
 ENDS = {"irleed": "failure", "iq": "failure"}  # who is told what an early end means; the others would not use it
 
 
@@ -72,7 +70,7 @@ def cartpole(out: Path, seed: int, console: Console, *, members: int = MEMBERS, 
     earned = found["irleed"].returns[2:]
     console.print(_expertise(found["irleed"].expertise, truth, earned))
     say(console, held(found["irleed"].expertise, truth["precision"]))
-    rows = (*earned, *(replace(each.returns[0], who=f"policy of {METHODS[m]}") for m, each in found.items()))
+    rows = everyone(found)
     console.print(_comparison(rows))
     say(console, highest(rows))
     page.write([folder / method for method in METHODS], folder / "report.html")
@@ -89,22 +87,15 @@ def bundled() -> tuple[Demonstrations, dict[str, Any]]:
 def fitted(folder: Path, method: str, data: Demonstrations, seed: int, members: int, steps: int) -> NetworkFit:
     """One method's run, kept as `irleed fit` keeps it; what the folder has of it already is gone on with."""
     aside, folder, title = Console(stderr=True), folder / method, METHODS[method]
-    shared = suitable(data.demonstrators, iq=method == "iq", survival=True)
-    algorithm = replace({"ileed": Ileed(), "bc": BehaviourCloning()}.get(method, shared), steps=steps)
-    config = {**plain(algorithm, "algorithm"), "seeds": members, "seed": seed, "env": None}
-    run = open_run(folder, config, fingerprint(data), resume=True)
-    arena = DeviceArena(CartPole())
-    with (
-        Keeping().keeper(run, config, lambda text: say(aside, text)) as keeper,
-        progress.shown(aside, title) as callback,
-    ):
-        found = fit_networks(data, algorithm, arena=arena, members=members, seed=seed, progress=callback, keeper=keeper)
+    algorithm = learner(method, data, survival=method in ENDS, steps=steps)
+    settings = {"members": members, "seed": seed, "env": None, "keeping": Keeping(resume=True)}
+    found = trained(folder, algorithm, data, DeviceArena(CartPole()), title=title, aside=aside, **settings)
     for warning in found.warnings:
         say(aside, f"warning: {title}: {warning}")
     typed = {"algorithm": method, "ends": ENDS.get(method, "neutral"), "seeds": members, "steps": steps, "seed": seed}
-    settings = {name: str(value) for name, value in {"data": folder.parent / DATA, **typed}.items()}
+    said = {name: str(value) for name, value in {"data": folder.parent / DATA, **typed}.items()}
     with writing(folder):
-        write(folder, found, settings | {"reading": asdict(Reading())}, data)
+        write(folder, found, said | {"reading": asdict(Reading())}, data)
     return found
 
 
@@ -158,14 +149,6 @@ def _table(title: str, caption: str, headings: tuple[str, ...]) -> Table:
     for number, heading in enumerate(headings):
         table.add_column(heading, justify="right" if number else "left", no_wrap=True)
     return table
-
-
-def highest(rows: tuple[Earned, ...]) -> str:
-    """Who earned most, and whom the intervals do not tell apart from that."""
-    best = max(rows, key=lambda row: row.mean)
-    near = [row.who for row in rows if row is not best and not row.high < best.low]
-    told = f"not told apart from it by the intervals: {', '.join(near)}" if near else "no other interval reaches it"
-    return f"Highest mean return: {best.who}; {told}."
 
 
 def _next(folder: Path) -> str:

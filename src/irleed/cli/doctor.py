@@ -14,14 +14,16 @@ from irleed.doctor import examine
 
 @dataclass(frozen=True)
 class DoctorCommand:
-    """Say what is installed, what is missing, and whether small fits come out right; exit status 1 if they do not."""
+    """Say what is installed, what is missing, and whether what is computed is right; exit status 1 if it is not."""
 
+    thorough: bool = False
+    """Make whole fits of known answers as well, with tables and with networks: this takes some time to compile."""
     json: bool = False
     """Print JSON instead of a table."""
 
     def run(self, console: Console) -> None:
-        """Examine, print, and end with status 1 where a fit came out wrong."""
-        found = examine()
+        """Examine, print, and end with status 1 where a self-test came out wrong."""
+        found = examine(self.thorough)
         if self.json:
             print(json.dumps(found, indent=1))
         else:

@@ -1,51 +1,72 @@
-"""Experts by command: soft-Q critics on the true reward, which simulated demonstrators are made from."""
+"""Experts by command, trained on the true reward: what simulated demonstrators are made from."""
 
+import contextlib
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from irleed.arena import AbstractArena, likeliest, make_arena
+from irleed._typing import Key
+from irleed.arena import AbstractArena, HostArena, likeliest, make_arena
 from irleed.errors import ConfigError, problem
-from irleed.experiments.critics import check_choices, check_fit, load_critic, save_critic
+from irleed.experiments.critics import check_choices, check_fit, load_critic
+from irleed.experiments.experts import Experts, by_actor_critic, by_imitation, by_reward
+from irleed.experiments.stages import Stages
 from irleed.iq.critic import SoftCritic
 from irleed.iq.networks import Mlp
+from irleed.iq.sac_expert import SacExpert
+from irleed.iq.soft_q import SoftQ
 from irleed.report import progress
+from irleed.run import Progress
 from irleed.store import prepare
 
 WARM = 5_000  # steps that only fill the memory
+IMITATION_PENALTY = 0.005  # the published one, 0.5, in units of the published temperature, 0.01
 
 
 @dataclass(frozen=True)
 class ExpertCommand:
-    """Train soft-Q critics on the true reward of an environment, side by side, and keep the one that plays best."""
+    """Train experts on the true reward of an environment, side by side, and keep the one that plays best.
+
+    Where actions are choices, an expert is a soft-Q critic; else a policy, by soft actor-critic.
+    """
 
     out: Path
     """File for its weights (.safetensors)."""
     env: str = "CartPole-v1"
-    """A Gymnasium id with discrete actions."""
+    """A Gymnasium id."""
     start: Path | None = None
-    """A critic to go on from, instead of fresh ones."""
+    """A critic to go on from, instead of fresh ones; for discrete actions."""
+    imitate: str | None = None
+    """Learn by inverse soft Q-learning from the play of this critic, a file or one that comes with the package, instead
+    of the reward: how the critics of the paper's demonstrators were made; for discrete actions."""
+    demonstrations: int = 200
+    """Episodes of the critic to imitate."""
     seeds: int = 4
     """How many to train."""
     steps: int = 100_000
-    """Steps in the environment, and updates, of each."""
+    """Steps in the environment of each; for discrete actions, as many updates."""
     hidden: tuple[int, ...] = (128, 128)
     """Sizes of the hidden layers."""
     temperature: float = 0.1
-    """Of policy and values, in units of reward."""
+    """Of policy and values, in units of reward; for discrete actions."""
     random: float = 0.02
-    """Share of random actions while learning."""
+    """Share of random actions while learning; for discrete actions."""
     rate: float = 5e-4
     """Learning rate, at the start; it goes down to nought."""
     batch: int = 128
     """Transitions for each update."""
     discount: float = 0.99
     """Of the reward."""
+    narrow: float = 1.0
+    """How narrow policies of continuous actions are: minus the entropy of each action, in nats."""
+    stages: int = 0
+    """Keep the policies at so many stages of training as well, beside the file; for continuous actions."""
     episodes: int = 100
     """Episodes that each plays to be chosen by, and as many again for the return that is reported."""
     seed: int = 0
@@ -55,35 +76,35 @@ class ExpertCommand:
 
     def run(self, console: Console) -> None:
         """Train, choose, save."""
-        for name, least in (("seeds", 1), ("steps", WARM + 1), ("batch", 1), ("episodes", 1), ("workers", 0)):
-            if getattr(self, name) < least:
+        least = {
+            "seeds": 1,
+            "steps": WARM + 1,
+            "batch": 1,
+            "episodes": 1,
+            "demonstrations": 1,
+            "stages": 0,
+            "workers": 0,
+        }
+        for name, low in least.items():
+            if getattr(self, name) < low:
+                expected = f"{low} or more"
                 raise ConfigError(
-                    problem(f"--{name}", got=getattr(self, name), expected=f"{least} or more", remedy="choose more")
+                    problem(f"--{name}", got=getattr(self, name), expected=expected, remedy="choose more")
                 )
         prepare(self.out.parent)
-        arena = make_arena(self.env, self.workers)
-        check_choices(arena.actions, self.env)
         learn_key, choice_key, report_key = jax.random.split(jax.random.key(self.seed), 3)
-        settings = ("hidden", "steps", "batch", "rate", "discount", "temperature", "random")
-        agent = SoftCritic(
-            **{name: getattr(self, name) for name in settings},
-            capacity=min(self.steps, 200_000),
-            warm=WARM,
-            start=None if self.start is None else self._started(arena),
-        )
-        with progress.shown(Console(stderr=True), "expert") as callback:
-            learnt = arena.learn(agent, jax.random.split(learn_key, self.seeds), None, 0, callback).learner
-        policies = jax.vmap(agent.policy)(learnt.parameters)
-        first = arena.returns(choice_key, policies, likeliest, self.episodes).mean(1)
-        again = arena.returns(report_key, policies, likeliest, self.episodes)
-        arena.close()
+        with contextlib.closing(make_arena(self.env, self.workers)) as arena:
+            with progress.shown(Console(stderr=True), "expert") as callback:
+                experts = self._trained(arena, learn_key, callback)
+            first = arena.returns(choice_key, experts.policies, likeliest, self.episodes).mean(1)
+            again = arena.returns(report_key, experts.policies, likeliest, self.episodes)
         best = int(np.argmax(first))
-        save_critic(self.out, jax.tree.map(lambda leaf: leaf[best], learnt.parameters.q))
-        table = Table(title=f"greedy returns of {self.seeds} critics in {self.env}", caption=f"kept: number {best}")
+        experts.save(self.out, best)
+        table = Table(title=f"greedy returns of {self.seeds} experts in {self.env}", caption=f"kept: number {best}")
         for heading in ("", "to choose by", "again", "diverged at step"):
             table.add_column(heading, justify="right")
         for number in range(self.seeds):
-            lost = int(learnt.diverged[number])
+            lost = int(experts.diverged[number])
             error = again[number].std() / np.sqrt(self.episodes)
             table.add_row(
                 str(number),
@@ -94,7 +115,26 @@ class ExpertCommand:
         console.print(table)
         console.print(f"wrote {self.out}", markup=False, highlight=False, soft_wrap=True)
 
-    def _started(self, arena: AbstractArena) -> Mlp:
-        critic = load_critic(str(self.start))
-        check_fit(critic, str(self.start), arena.observation_shape, arena.actions, self.env)
+    def _trained(self, arena: AbstractArena, key: Key, told: Progress) -> Experts:
+        keys = jax.random.split(key, self.seeds)
+        if isinstance(arena, HostArena) and not isinstance(arena.actions, int) and self.imitate is None:
+            agent = SacExpert(**self._settings("discount", "narrow"), capacity=self.steps, warm=WARM)
+            stages = Stages(self.out.with_name(f"{self.out.stem}_stages"), arena, self.seed) if self.stages else None
+            return by_actor_critic(arena, keys, agent, told, stages, self.stages)
+        check_choices(arena.actions, self.env)
+        if self.imitate is not None:
+            settings = {**self._settings("discount"), "penalty": IMITATION_PENALTY, "activation": "elu"}
+            shown = self._read(arena, self.imitate)
+            return by_imitation(arena, key, shown, self.demonstrations, SoftQ.iq(**settings), self.seeds, told)
+        start = None if self.start is None else self._read(arena, str(self.start))
+        settings = self._settings("discount", "temperature", "random")
+        agent = SoftCritic(**settings, capacity=min(self.steps, 200_000), warm=WARM, start=start)
+        return by_reward(arena, keys, agent, told)
+
+    def _settings(self, *more: str) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in ("hidden", "steps", "batch", "rate", *more)}
+
+    def _read(self, arena: AbstractArena, name: str) -> Mlp:
+        critic = load_critic(name)
+        check_fit(critic, name, arena.observation_shape, arena.actions, self.env)
         return critic

@@ -9,17 +9,12 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import tyro
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
+from irleed import film
 from irleed.arena import HostArena
-from irleed.baselines.bc import BehaviourCloning
-from irleed.baselines.ileed import Ileed
-from irleed.baselines.ileed_gaussian import GaussianIleed
-from irleed.baselines.sqil import Sqil
 from irleed.checkpoint import Stopped, writing
+from irleed.cli.methods import OFFLINE, ONLINE, earned_table, learner, say, show_beside, trained
 from irleed.cli.run import Keeping
 from irleed.data import Demonstrations, Reading, load
 from irleed.data.transitions import are_choices
@@ -27,15 +22,13 @@ from irleed.door import of_states
 from irleed.envs.mdp import FiniteMDP
 from irleed.envs.mdp_files import load_mdp
 from irleed.envs.toy_text import from_gymnasium
-from irleed.errors import ConfigError, problem
-from irleed.evaluate import Earned
-from irleed.expertise import with_interval
+from irleed.errors import ConfigError, DivergedError, problem
 from irleed.fit import Fit, fit, suitable
-from irleed.fit_checks import Algorithm, check, clipped
-from irleed.fit_networks import MEMBERS, NetworkFit, fit_networks
-from irleed.fit_networks import suitable as suitable_networks
-from irleed.iq.gaussian_q import GaussianQ
+from irleed.fit_checks import clipped
+from irleed.fit_networks import MEMBERS, NetworkFit
 from irleed.report import progress
+from irleed.report.compare import METHODS
+from irleed.report.reading import BASELINES
 from irleed.result import write
 from irleed.store import fingerprint, open_run, plain
 from irleed.tabular.irleed import Irleed
@@ -46,7 +39,7 @@ from irleed.tabular.statistics import tabulate
 
 PlannerName = Literal["soft", "averaged"]
 PLANNERS = {"soft": Soft(), "averaged": Averaged()}
-TABULAR, OFFLINE, ONLINE = ("irleed", "maxent"), ("irleed", "iq", "ileed", "bc"), ("irleed", "iq", "sqil")
+TABULAR, BESIDE_TABLES, BESIDE_NETWORKS = ("irleed", "maxent"), ("maxent",), ("iq", "ileed", "bc")
 FOR_MDPS, FOR_NETWORKS = ("estimator", "planner", "endless", "discount"), ("seeds", "steps", "ends", "clip")
 LASTING = ("checkpoint_every", "log")  # settings of runs that take long enough to be kept on the way
 
@@ -108,6 +101,9 @@ class FitCommand:
     On CartPole, where it is, policies are far better for saying so; on LunarLander, where it is not, they crash."""
     clip: bool = False
     """Networks, continuous actions with --env: bring actions that are out of the environment's bounds within them."""
+    baselines: bool = False
+    """Fit other methods to the same data as well, and compare. In an MDP, maximum-entropy IRL; with networks, IQ-Learn,
+    ILEED and behaviour cloning, as ensembles like this one: with --env their policies are tried there too."""
     seed: int = 0
     """Where the random numbers start."""
     json: bool = False
@@ -116,68 +112,97 @@ class FitCommand:
     def run(self, console: Console) -> None:
         """Fit, print, and write what was asked for."""
         self.keeping.check(self.out)
-        demonstrations = load(self.data, self.reading)
+        data = load(self.data, self.reading)
         aside = Console(stderr=True)
-        shape = None
-        if self.source.mdp is not None or of_states(demonstrations):
-            found, folder, shape = self._tabular(demonstrations)
+        tabular = self.source.mdp is not None or of_states(data)
+        self._refuse_others(tabular)
+        try:
+            found = self._fitted(data, tabular, aside)
+            if self.out is not None and self.source.env is not None:
+                with writing(self.out):
+                    film.write(self.out, self.source.env, found.policy, self.seed)
+            if not self.json:
+                console.print(found.expertise.table())
+                if found.returns:
+                    console.print(earned_table(found.returns))
+            others = self._beside(data, tabular, aside) if self.baselines else {}
+        except Stopped as stopped:
+            say(aside, f"{stopped}; the same command with --resume goes on from there")
+            sys.exit(130)
+        if self.json:
+            beside = {"baselines": {name: each.summary() for name, each in others.items()}} if self.baselines else {}
+            print(json.dumps({**found.summary(), **beside}, indent=1))
+        elif others:
+            show_beside(console, {self.algorithm: found, **others})
+        if self.out is not None:
+            say(aside if self.json else console, f"wrote {self.out}")
+
+    def _fitted(self, data: Demonstrations, tabular: bool, aside: Console, title: str = "fit") -> Fit | NetworkFit:
+        """The answer, written down if there is a folder for it."""
+        shape, warnings = None, ()
+        if tabular:
+            found, shape = self._tabular(data, aside, title)
             warnings = () if found.converged else ("stopped before convergence; see `history`",)
         else:
-            try:
-                found, folder = self._networks(demonstrations, aside)
-            except Stopped as stopped:
-                say(aside, f"{stopped}; the same command with --resume goes on from there")
-                sys.exit(130)
+            found = self._networks(data, aside, title)
             warnings = found.warnings
         for warning in warnings:
-            say(aside, f"warning: {warning}")
-        if self.json:
-            print(json.dumps(found.summary(), indent=1))
-        else:
-            console.print(found.expertise.table())
-            if isinstance(found, NetworkFit) and found.returns:
-                console.print(_returns(found.returns))
-        if folder is not None:
-            with writing(folder):
-                write(folder, found, self._settings(), demonstrations, shape)
-            say(aside if self.json else console, f"wrote {folder}")
+            say(aside, f"warning: {warning}" if title == "fit" else f"warning: {title}: {warning}")
+        if self.out is not None:
+            with writing(self.out):
+                write(self.out, found, self._settings(), data, shape)
+        return found
 
-    def _tabular(self, data: Demonstrations) -> tuple[Fit, Path | None, tuple[int, int] | None]:
+    def _beside(self, data: Demonstrations, tabular: bool, aside: Console) -> dict[str, Fit | NetworkFit]:
+        """Other methods on the same data, each as this command would fit it, in folders inside this run's."""
+        found: dict[str, Fit | NetworkFit] = {}
+        for method in BESIDE_TABLES if tabular else BESIDE_NETWORKS:
+            if method == self.algorithm:
+                continue
+            own = dataclasses.replace(
+                self,
+                algorithm=method,
+                baselines=False,
+                ends=self.ends if method == "iq" else "neutral",
+                out=None if self.out is None else self.out / BASELINES / method,
+            )
+            try:
+                found[method] = own._fitted(data, tabular, aside, METHODS[method])
+            except DivergedError as error:
+                say(aside, f"warning: {METHODS[method]}: {error}")
+        return found
+
+    def _tabular(self, data: Demonstrations, aside: Console, title: str) -> tuple[Fit, tuple[int, int] | None]:
         mdp, shape = self.source.load()
-        self._refuse_others(TABULAR, FOR_NETWORKS, "in an MDP")
-        refuse_ignored((self.keeping,), LASTING, "in an MDP")
         tabulate(data, mdp)  # data that do not belong to the MDP are refused before anything is written
         algorithm = self._planned(mdp, int(data.length.max()))
         if self.out is not None:
             config = {**plain(algorithm, "algorithm"), "endless": self.endless, "seed": self.seed}
             open_run(self.out, config, fingerprint(data, mdp), resume=self.keeping.resume)
-        with progress.shown(Console(stderr=True), "fit") as callback:
+        with progress.shown(aside, title) as callback:
             found = fit(data, mdp, algorithm=algorithm, endless=self.endless, seed=self.seed, progress=callback)
-        return found, self.out, shape
+        return found, shape
 
-    def _networks(self, data: Demonstrations, aside: Console) -> tuple[NetworkFit, Path | None]:
-        online = self.source.env is not None
-        way = "for networks that play (--env)" if online else "for networks that do not play (no --env)"
-        self._refuse_others(ONLINE if online else OFFLINE, FOR_MDPS, way)
-        algorithm = self._learner(data, online)
+    def _networks(self, data: Demonstrations, aside: Console, title: str) -> NetworkFit:
+        env = self.source.env if self._plays else None
+        if not are_choices(data) or self.algorithm not in ("irleed", "iq"):
+            way = f"with {self.algorithm}" if are_choices(data) else "with continuous actions"
+            refuse_ignored((self,), ("ends",), way)
+        survival = self.ends == "failure"
+        algorithm = learner(self.algorithm, data, online=self._plays, survival=survival, steps=self.steps)
         with contextlib.ExitStack() as stack:
             arena = None
             if self.source.env is not None:
                 arena = stack.enter_context(contextlib.closing(HostArena(self.source.env)))
                 if self.clip and not isinstance(arena.actions, int):
                     data = clipped(data, arena.actions)
-            check(data, algorithm, arena, self.seeds)
-            keeper = None
-            if self.out is not None:
-                own = {"seeds": self.seeds, "seed": self.seed, "env": self.source.env}
-                config = {**plain(algorithm, "algorithm"), **own}
-                kept = open_run(self.out, config, fingerprint(data), resume=self.keeping.resume)
-                keeper = stack.enter_context(self.keeping.keeper(kept, config, lambda text: say(aside, text)))
-            callback = stack.enter_context(progress.shown(aside, "fit"))
-            found = fit_networks(
-                data, algorithm, arena=arena, members=self.seeds, seed=self.seed, progress=callback, keeper=keeper
-            )
-        return found, self.out
+            settings = {"members": self.seeds, "seed": self.seed, "env": env, "keeping": self.keeping}
+            return trained(self.out, algorithm, data, arena, title=title, aside=aside, **settings)
+
+    @property
+    def _plays(self) -> bool:
+        """Whether networks learn by playing; those of a baseline may learn from the data, and be tried all the same."""
+        return self.source.env is not None and self.algorithm in ONLINE
 
     def _planned(self, mdp: FiniteMDP, horizon: int) -> Irleed | Published:
         planner, maxent = PLANNERS[self.planner], self.algorithm == "maxent"
@@ -187,31 +212,30 @@ class FitCommand:
         inference = SoftQLearning() if online else Planned(planner, endless=self.endless)
         return Published(inference=inference, horizon=horizon, outer_rounds=1 if maxent else 2)
 
-    def _learner(self, data: Demonstrations, online: bool) -> Algorithm:
-        continuous = not are_choices(data)
-        if continuous or self.algorithm not in ("irleed", "iq"):
-            refuse_ignored((self,), ("ends",), "with continuous actions" if continuous else f"with {self.algorithm}")
-        iq, survival = self.algorithm == "iq", self.ends == "failure"
-        shared = suitable_networks(data.demonstrators, online=online, iq=iq, survival=survival, continuous=continuous)
-        choices = {"ileed": Ileed(), "bc": BehaviourCloning(), "sqil": Sqil()}
-        numbers = {"ileed": GaussianIleed(), "bc": GaussianQ.cloning()}
-        found = (numbers | {"sqil": Sqil()} if continuous else choices).get(self.algorithm, shared)
-        return found if self.steps is None else dataclasses.replace(found, steps=self.steps)
-
     def _settings(self) -> dict[str, Any]:
         """As they are kept beside the answer."""
         own = dataclasses.asdict(self)
         reading, source, _ = own.pop("reading"), own.pop("source"), own.pop("keeping")
+        if self.source.env is not None and self.algorithm not in (*TABULAR, *ONLINE):
+            source["env"] = None  # the baseline was only tried there
         return {key: str(value) for key, value in {**own, **source}.items()} | {"reading": reading}
 
-    def _refuse_others(self, algorithms: tuple[str, ...], others: tuple[str, ...], way: str) -> None:
+    def _refuse_others(self, tabular: bool) -> None:
         """Settings that would be ignored are a mistake."""
+        if tabular:
+            way, algorithms, others = "in an MDP", TABULAR, FOR_NETWORKS
+        elif self.source.env is not None:
+            way, algorithms, others = "for networks that play (--env)", ONLINE, FOR_MDPS
+        else:
+            way, algorithms, others = "for networks that do not play (no --env)", OFFLINE, FOR_MDPS
         if self.algorithm not in algorithms:
             expected = f"{' or '.join(algorithms)} {way}"
             raise ConfigError(
                 problem("--algorithm", got=self.algorithm, expected=expected, remedy="choose one of them")
             )
         refuse_ignored((self.source, self), others, way)
+        if tabular:
+            refuse_ignored((self.keeping,), LASTING, way)
 
 
 def refuse_ignored(parts: tuple[Any, ...], names: tuple[str, ...], way: str) -> None:
@@ -222,20 +246,3 @@ def refuse_ignored(parts: tuple[Any, ...], names: tuple[str, ...], way: str) -> 
         if given[name] != usual[name]:
             flag, expected = f"--{name.replace('_', '-')}", f"no such setting {way}"
             raise ConfigError(problem(flag, got=given[name], expected=expected, remedy="leave it out"))
-
-
-def say(console: Console, text: str) -> None:
-    """Print text as it is: no markup, no colours, no line breaks in the middle of a path."""
-    console.print(text, markup=False, highlight=False, soft_wrap=True)
-
-
-def _returns(rows: tuple[Earned, ...], limit: int = 30) -> Table:
-    """What was earned, in the order of the rows."""
-    table = Table(title="Return", caption="means with 90 % intervals", box=SIMPLE_HEAD, pad_edge=False)
-    for heading in ("who", "episodes", "return"):
-        table.add_column(heading, justify="left" if heading == "who" else "right", no_wrap=True)
-    for row in rows[:limit]:
-        table.add_row(escape(row.who), str(row.episodes), with_interval(row.mean, row.low, row.high))
-    if len(rows) > limit:
-        table.add_row(f"and {len(rows) - limit} more")
-    return table

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from irleed.cli.fit import say
+from irleed.cli.methods import say
 from irleed.data import Reading, load, summarise
 from irleed.report import inspect_page
 

@@ -13,7 +13,8 @@ import tyro
 from rich.console import Console
 
 from irleed.arena import make_arena
-from irleed.cli.fit import PLANNERS, PlannerName, Source, refuse_ignored, say
+from irleed.cli.fit import PLANNERS, PlannerName, Source, refuse_ignored
+from irleed.cli.methods import say
 from irleed.data import Demonstrations, save
 from irleed.errors import ConfigError, problem
 from irleed.experiments.critics import check_fit, load_critic
@@ -50,7 +51,7 @@ class SimulateCommand:
     endless: bool = False
     """In an MDP: plan as if terminal states did not end the episode."""
     critic: str | None = None
-    """A critic that comes with the package (cartpole, lunarlander), or a file."""
+    """A critic that comes with the package (cartpole, lunarlander, lunarlander_iq), or a file."""
     precision: tuple[float, ...] = ()
     """With a critic: everyone's precision, in place of --demonstrators and --max-precision."""
     bias_scale: tuple[float, ...] = (0.0,)

@@ -1,18 +1,18 @@
 """Batches of a data set that may be too large for memory: read ahead in a thread, and handed over on the device."""
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import islice
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from irleed._typing import Array, Int, Key, Shaped
 from irleed.data.demonstrations import Demonstrations
-from irleed.data.transitions import Row, are_choices
+from irleed.data.transitions import Row, are_choices, drawn
 from irleed.errors import ConfigError, problem
 
 
@@ -42,40 +42,48 @@ class Batches:
 
     def sample(self, key: Key, device: Any = None) -> Row:
         """One batch, drawn with replacement, on a device: the usual one unless another is named."""
-        row_key, initial_key = jax.random.split(key)
-        drawn = np.asarray(jax.random.randint(row_key, (self.count,), 0, len(self._row)))
-        starts = self._starts[np.asarray(jax.random.randint(initial_key, (self.count,), 0, len(self._starts)))]
-        last = self._row[drawn] + 1
-        rows = np.maximum(last[:, None] - np.arange(self.frames, -1, -1), self._first[drawn][:, None])
-        seen, initial = jax.device_put(self._read(rows, starts), device)
-        obs, next_obs, initial = _overlapping(seen, initial)
-        columns = (self._action, self._proceeds, self._demonstrator)
-        action, proceeds, demonstrator = jax.device_put([column[drawn] for column in columns], device)
+        transitions, episodes = _drawn(key, len(self._row), len(self._starts), self.count)
+        return self.at(np.asarray(transitions), np.asarray(episodes), device)
+
+    def at(self, transitions: Int[np.ndarray, " B"], episodes: Int[np.ndarray, " B"], device: Any = None) -> Row:
+        """The batch of these transitions, and of the first observations of these episodes."""
+        columns = [column[transitions] for column in (self._action, self._proceeds, self._demonstrator)]
+        action, proceeds, demonstrator = jax.device_put(columns, device)
+        last = self._row[transitions] + 1
+        rows = np.maximum(last[:, None] - np.arange(self.frames, -1, -1), self._first[transitions][:, None])
+        # Each row is read once, in the order of the file.
+        distinct, back = np.unique(np.concatenate([rows.ravel(), self._starts[episodes]]), return_inverse=True)
+        values, seen, initial = np.asarray(self._obs[distinct]), *np.split(back, [rows.size])
+        seen = seen.reshape(rows.shape)
+        if next(iter(action.devices())).platform == "cpu":  # nothing travels, so they are made here once
+            observations = jax.device_put([values[place] for place in _apart(seen, initial)], device)
+        else:  # what two observations share travels once
+            observations = _apart_there(*jax.device_put((values[seen], values[initial]), device))
+        obs, next_obs, initial = observations
         return Row(obs, next_obs, action, proceeds, demonstrator, initial)
 
     def ahead(self, keys: Iterable[Key], depth: int = 2, device: Any = None) -> Iterator[Row]:
         """The batch of each key in turn, while the next `depth` are read."""
-        keys = iter(keys)
-        with ThreadPoolExecutor(1, "batches") as pool:
-            waiting = deque(pool.submit(self.sample, key, device) for key in islice(keys, depth))
-            while waiting:
-                batch = waiting.popleft().result()
-                waiting.extend(pool.submit(self.sample, key, device) for key in islice(keys, 1))
-                yield batch
-
-    def _read(
-        self, rows: Int[np.ndarray, "B K"], starts: Int[np.ndarray, " B"]
-    ) -> tuple[Shaped[np.ndarray, "B K *obs"], Shaped[np.ndarray, "B *obs"]]:
-        """Observations of all these rows, each row read once."""
-        distinct, back = np.unique(np.concatenate([rows.ravel(), starts]), return_inverse=True)
-        values = np.asarray(self._obs[distinct])
-        return values[back[: rows.size].reshape(rows.shape)], values[back[rows.size :]]
+        return read_ahead(partial(self.sample, device=device), keys, depth)
 
 
-@jax.jit
-def _overlapping(seen: Shaped[Array, "B K *obs"], initial: Shaped[Array, "B *obs"]) -> tuple[Array, Array, Array]:
-    """The last frames at a step, at the next step, and at the start: apart on the device, so that each travels once."""
+def read_ahead(read: Callable[[Any], Row], keys: Iterable[Any], depth: int = 2) -> Iterator[Row]:
+    """What is read for each key in turn, while the next `depth` are read."""
+    keys = iter(keys)
+    with ThreadPoolExecutor(1, "batches") as pool:
+        waiting = deque(pool.submit(read, key) for key in islice(keys, depth))
+        while waiting:
+            batch = waiting.popleft().result()
+            waiting.extend(pool.submit(read, key) for key in islice(keys, 1))
+            yield batch
+
+
+def _apart(seen: Shaped[Array, "B K *obs"], initial: Shaped[Array, "B *obs"]) -> tuple[Array, Array, Array]:
+    """The last frames at a step, at the next step, and at the start; or where they are."""
     obs, next_obs = seen[:, :-1], seen[:, 1:]
     if obs.shape[1] == 1:
         return obs[:, 0], next_obs[:, 0], initial
-    return obs, next_obs, jnp.broadcast_to(initial[:, None], obs.shape)
+    return obs, next_obs, initial[:, None].repeat(obs.shape[1], 1)
+
+
+_apart_there, _drawn = jax.jit(_apart), jax.jit(drawn, static_argnames="count")

@@ -4,8 +4,6 @@ Small data are NumPy arrays. From `LARGE` bytes on, readers make `LazyRows` inst
 and read what is indexed. The functions below take either.
 """
 
-import abc
-import dataclasses
 import math
 import zipfile
 from collections.abc import Iterator, Sequence
@@ -17,48 +15,12 @@ import numpy as np
 
 from irleed._npz import CORRUPT
 from irleed._typing import Array, Int, Shaped
+from irleed.data.sources import InFile, InMemory, Source
 from irleed.errors import ConfigError, problem
 
 LARGE = 1 << 28  # bytes of observations from which on they stay where they are
 MOST = 1 << 32  # bytes that may be read at once: more is an oversight, and would end in a lack of memory
 CHUNK = 1 << 25  # bytes of a chunk, where all of a large array has to be seen
-
-
-class Source(abc.ABC):
-    """A place that rows of one shape and dtype can be read from, in any thread, and in any process it is sent to."""
-
-    shape: tuple[int, ...]  # rows first
-    dtype: np.dtype
-
-    @abc.abstractmethod
-    def read(self, rows: Int[np.ndarray, " K"]) -> np.ndarray:
-        """These rows, which increase from one to the next."""
-
-
-class InMemory(Source):
-    """Rows of an array, among others that are not."""
-
-    def __init__(self, values: np.ndarray):
-        self.values, self.shape, self.dtype = values, values.shape, values.dtype
-
-    def read(self, rows: Int[np.ndarray, " K"]) -> np.ndarray:
-        """Rows of the array."""
-        return self.values[rows]
-
-
-@dataclasses.dataclass(frozen=True)
-class Mapped(Source):
-    """Rows of an array that lies in a file as it would in memory: the content of a ``.npy`` file."""
-
-    path: Path
-    offset: int
-    shape: tuple[int, ...]
-    dtype: np.dtype
-
-    def read(self, rows: Int[np.ndarray, " K"]) -> np.ndarray:
-        """Rows of the map, which lasts no longer than this call."""
-        mapped = np.memmap(self.path, self.dtype, "r", self.offset, self.shape)
-        return np.asarray(mapped[rows]).astype(self.dtype.newbyteorder("="), copy=False)
 
 
 class SideBySide(Source):
@@ -211,7 +173,7 @@ def chunks(rows: Array | LazyRows, size: int = CHUNK) -> Iterator[tuple[int, np.
         yield start, np.asarray(rows[start : start + step])
 
 
-def member(path: Path, name: str) -> Mapped | None:
+def member(path: Path, name: str) -> InFile | None:
     """An array of an ``.npz`` file as it lies there, if it is large and was stored without compression."""
     try:
         if not path.is_file():  # a pipe would be waited for
@@ -232,6 +194,6 @@ def member(path: Path, name: str) -> Mapped | None:
                 return None
             if begin + entry.file_size > path.stat().st_size:
                 return None
-            return Mapped(path, offset, shape, dtype)
+            return InFile(path.absolute(), offset, shape, dtype)
     except (*CORRUPT, TokenError):  # the latter from NumPy, which parses the header
         return None

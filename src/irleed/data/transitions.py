@@ -18,6 +18,11 @@ class Inputs(eqx.Module):
     spread: Float[Array, "*obs"]
 
     @classmethod
+    def of(cls, centre: Float[Array, "*obs"], spread: Float[Array, "*obs"]) -> "Inputs":
+        """A column that never changes keeps its scale."""
+        return cls(centre, jnp.where(spread > 1e-6 * (1 + jnp.abs(centre)), spread, 1.0))
+
+    @classmethod
     def plain(cls, obs: Shaped[Array, "*obs"]) -> "Inputs":
         """As they are, for observations of this shape."""
         return cls(jnp.zeros(obs.shape, jnp.float32), jnp.ones(obs.shape, jnp.float32))
@@ -49,26 +54,31 @@ class Transitions(eqx.Module):
     def from_demonstrations(cls, data: Demonstrations, every: int = 1) -> "Transitions":
         """Every so manieth transition of each episode, from its first on."""
         within = np.arange(data.transitions) - data.start[data.episode]
-        kept = np.flatnonzero(within % every == 0)
+        return cls.at(data, np.flatnonzero(within % every == 0))
+
+    @classmethod
+    def at(cls, data: Demonstrations, chosen: Int[np.ndarray, " K"]) -> "Transitions":
+        """These transitions, and the first observations of the episodes they are from."""
+        row, starts = np.asarray(data.row), data.start[np.unique(data.episode[chosen])]
         return cls(
-            obs=np.asarray(data.observation[kept], np.float32),
-            next_obs=np.asarray(data.next_observation[kept], np.float32),
-            action=_actions(data)[kept],
-            proceeds=(~np.asarray(data.terminated[kept])).astype(np.float32),
-            demonstrator=np.asarray(data.demonstrator[kept], np.int32),
-            initial=np.asarray(data.observation[data.start], np.float32),
-            size=np.asarray(len(kept), np.int32),
+            obs=np.asarray(data.obs[row[chosen]], np.float32),
+            next_obs=np.asarray(data.obs[row[chosen] + 1], np.float32),
+            action=_actions(data)[chosen],
+            proceeds=(~np.asarray(data.terminated[chosen])).astype(np.float32),
+            demonstrator=np.asarray(data.demonstrator[chosen], np.int32),
+            initial=np.asarray(data.obs[row[starts]], np.float32),
+            size=np.asarray(len(chosen), np.int32),
         )
 
     @property
     def inputs(self) -> Inputs:
-        """Mean and standard deviation of the observations; a column that never changes keeps its scale."""
+        """Mean and standard deviation of the observations."""
         obs = jnp.asarray(self.obs, jnp.float32)
         counts = (jnp.arange(obs.shape[0]) < self.size).astype(jnp.float32)
         share = (counts / jnp.sum(counts)).reshape(-1, *(1,) * (obs.ndim - 1))
         centre = jnp.sum(share * obs, 0)
         spread = jnp.sqrt(jnp.sum(share * (obs - centre[None]) ** 2, 0))
-        return Inputs(centre, jnp.where(spread > 1e-6 * (1 + jnp.abs(centre)), spread, 1.0))
+        return Inputs.of(centre, spread)
 
     def padded(self, rows: int, episodes: int) -> "Transitions":
         """The same, filled up to so many rows and first observations."""
@@ -82,11 +92,18 @@ class Transitions(eqx.Module):
 
     def sample(self, key: Key, count: int) -> Row:
         """So many rows, drawn with replacement."""
-        row_key, initial_key = jax.random.split(key)
-        rows = jax.random.randint(row_key, (count,), 0, self.size)
-        starts = jax.random.randint(initial_key, (count,), 0, self.initial.shape[0])
+        rows, starts = drawn(key, self.size, self.initial.shape[0], count)
         columns = {name: jnp.asarray(getattr(self, name))[rows] for name in COLUMNS}
         return Row(**columns, initial=jnp.asarray(self.initial)[starts])
+
+
+def drawn(
+    key: Key, transitions: int | Int[Array, ""], episodes: int | Int[Array, ""], count: int
+) -> tuple[Int[Array, " B"], Int[Array, " B"]]:
+    """Numbers of so many transitions, and of as many episodes, each of all there are."""
+    row_key, initial_key = jax.random.split(key)
+    rows = jax.random.randint(row_key, (count,), 0, transitions)
+    return rows, jax.random.randint(initial_key, (count,), 0, episodes)
 
 
 def are_choices(data: Demonstrations) -> bool:

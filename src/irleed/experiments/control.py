@@ -113,7 +113,7 @@ class ControlConfig:
         """What a part of the results depends on."""
         settings = {s.name: f"{s.max_precision} {s.bias_scale}" for s in self.chosen(task)}
         plain = {key: getattr(self, key) for key in ("runs", "every", "episodes", "seed")}
-        return {**plain, **settings, **_plain(self.method(name))}
+        return {"critic": task.critic, **plain, **settings, **_plain(self.method(name))}
 
 
 def _plain(method: eqx.Module) -> dict[str, str]:

@@ -29,10 +29,11 @@ class Setting:
 
 @dataclass(frozen=True)
 class Task:
-    """An environment, by the name of its critic, and its demonstrators in four settings: precision, then accuracy."""
+    """An environment, the critic of its demonstrators, and these in four settings: precision, then accuracy."""
 
     name: str
     env_id: str
+    critic: str
     settings: tuple[Setting, ...]
 
 
@@ -49,8 +50,8 @@ def four_settings(max_precision: float, bias_scale: float) -> tuple[Setting, ...
 # Limits of precision and scales of bias are those that bring the demonstrators nearest to the paper's best and mean
 # returns: chosen by these alone, before anything was learnt from them.
 TASKS = {
-    "cartpole": Task("cartpole", "CartPole-v1", four_settings(1.0, 30.0)),
-    "lunarlander": Task("lunarlander", "LunarLander-v3", four_settings(9.0, 6.5)),
+    "cartpole": Task("cartpole", "CartPole-v1", "cartpole", four_settings(1.0, 30.0)),
+    "lunarlander": Task("lunarlander", "LunarLander-v3", "lunarlander_iq", four_settings(0.33, 105.0)),
 }
 
 
@@ -79,7 +80,7 @@ def play_data(
 ) -> tuple[list[Demonstrations], Float[np.ndarray, "L D"]]:
     """What demonstrators of every setting and seed did, and how good they really are."""
     draw_key, play_key, truth_key = jax.random.split(key, 3)
-    critic = load_critic(task.name)
+    critic = load_critic(task.critic)
     numbers = [[setting.name for setting in task.settings].index(setting.name) for setting in settings]
     keys = jnp.concatenate([jax.random.split(jax.random.fold_in(draw_key, n), seeds) for n in numbers])
     level = (jnp.repeat(jnp.asarray([s.max_precision for s in settings], jnp.float32), seeds),)

@@ -15,12 +15,12 @@ from irleed.data.transitions import Inputs
 from irleed.errors import DataError, SpaceError, problem
 from irleed.iq.networks import Mlp
 
-SHIPPED = ("cartpole", "lunarlander")
+SHIPPED = ("cartpole", "lunarlander", "lunarlander_iq")
 FORMAT = "irleed-critic"
 
 
 def load_critic(name: str | Path) -> Mlp:
-    """A critic that comes with the package, by the name of its task; or one from a file."""
+    """A critic that comes with the package, by its name; or one from a file."""
     shipped = importlib.resources.files("irleed.experiments") / "critics" / f"{name}.safetensors"
     try:
         arrays = load(shipped.read_bytes() if name in SHIPPED else Path(name).read_bytes())

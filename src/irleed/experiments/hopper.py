@@ -14,7 +14,6 @@ from typing import Any, Literal, get_args
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from irleed._typing import Array, Float, Int, Key
@@ -24,15 +23,14 @@ from irleed.baselines.ileed_gaussian import GaussianIleed
 from irleed.checkpoint import Keeper
 from irleed.data.demonstrations import Demonstrations
 from irleed.data.transitions import Transitions
-from irleed.envs.host import make_host
 from irleed.errors import ConfigError, problem
-from irleed.experiments.hopper_data import ENV_ID, POLICIES, SOURCES, data_sets, demonstrate
-from irleed.interact import advance_on_host, begin_on_host
+from irleed.experiments.hopper_data import ENV_ID, POLICIES, SOURCES, data_sets, kept_demonstrations
 from irleed.iq.agent import AbstractAgent
 from irleed.iq.gaussian_q import GaussianQ
 from irleed.iq.sac import Sac
-from irleed.run import in_parts, train_all
+from irleed.run import train_all
 from irleed.store import keep, kept, plain
+from irleed.trials import learn_and_try
 
 MethodName = Literal["irleed_online", "iq_online", "irleed", "iq", "ileed", "bc", "irleed_paper", "iq_paper"]
 HELD: dict[str, Any] = {"learn_precision": False, "learn_bias": False}
@@ -65,7 +63,7 @@ class HopperConfig:
     pairs: int = 1_000
     """Steps of each policy that are learnt from."""
     steps: int = 500_000
-    """Steps in the environment, and updates, of each online method."""
+    """Steps in the environment of each online method."""
     offline_steps: int = 20_000
     """Updates of each offline method."""
     every: int = 5_000
@@ -76,6 +74,8 @@ class HopperConfig:
     """Where the random numbers start."""
     workers: int = dataclasses.field(default_factory=lambda: os.cpu_count() or 1)
     """Threads of the physics."""
+    checkpoint_every: float | None = None
+    """Seconds between checkpoints of online methods; None: as many as cost 1 % of the time."""
     quick: bool = False
     """Two seeds, A and ABC, small networks, 2,000 steps, for a first look."""
 
@@ -132,6 +132,9 @@ def check(config: HopperConfig) -> None:
         if getattr(config, name) < 1:
             flag, remedy = name.replace("_", "-"), "choose a larger number"
             raise ConfigError(problem(f"--{flag}", got=getattr(config, name), expected="1 or more", remedy=remedy))
+    if config.checkpoint_every is not None and not config.checkpoint_every >= 0:
+        got, remedy = config.checkpoint_every, "choose a larger number"
+        raise ConfigError(problem("--checkpoint-every", got=got, expected="0 seconds or more", remedy=remedy))
     if config.steps <= Sac().warm:
         expected = f"more than {Sac().warm}: the first ones only fill the memory"
         raise ConfigError(problem("--steps", got=config.steps, expected=expected, remedy="choose more"))
@@ -143,8 +146,8 @@ def check(config: HopperConfig) -> None:
 def sweep(config: HopperConfig, progress: Callable[..., None]) -> Outcome:
     """Every method; what an earlier run with the same settings has left in the folder is taken from there."""
     check(config)
-    data_key, learn_key = jax.random.split(jax.random.key(config.seed))
-    data = demonstrate(data_key, config.pairs, config.workers)
+    learn_key = jax.random.split(jax.random.key(config.seed))[1]
+    data = kept_demonstrations(config.out, config.seed, config.pairs, config.workers)
     returns = np.asarray(data.returns())
     own = np.array([returns[data.owner == number].mean() for number in range(len(POLICIES))])
     outcome = Outcome(own, {}, {})
@@ -172,7 +175,7 @@ def _part(
             found = _offline(config, key, arena, method, stacked, progress)
         else:
             identity = repr(sorted(fingerprint.items()))
-            with Keeper(config.out / "parts" / name, identity) as keeper:
+            with Keeper(config.out / "parts" / name, identity, every=config.checkpoint_every) as keeper:
                 found = _online(config, key, arena, method, stacked, progress, keeper)
         arrays = {**found, "seconds": np.asarray(time.perf_counter() - began)}
         keep(file, fingerprint, arrays)
@@ -206,25 +209,12 @@ def _online(
     progress: Callable[..., None],
     keeper: Keeper,
 ) -> dict[str, np.ndarray]:
-    """Learn, and be tried every so many steps; every stretch between begins new episodes."""
+    """Learn, and be tried every so many steps."""
     train_key, play_key = jax.random.split(key)
-    keys, count = jax.random.split(train_key, len(data.size)), -(-method.steps // config.between)
-    env = make_host(ENV_ID, len(keys), "mujoco", workers=config.workers)
-
-    def start() -> tuple[Any, Array]:
-        return begin_on_host(method, keys, env, data, len(POLICIES)), jnp.full((len(keys), count), jnp.nan, jnp.float32)
-
-    def on(carry: tuple[Any, Array], done: int, steps: int) -> tuple[tuple[Any, Array], Array]:
-        env.reset(seed=done)
-        state, infos = advance_on_host(method, keys, carry[0], env, data, done, steps)
-        policies = jax.vmap(method.policy)(state.learner.parameters)
-        earned = arena.returns(jax.random.fold_in(play_key, done), policies, likeliest, config.episodes).mean(1)
-        curve = jnp.asarray(carry[1]).at[:, done // config.between].set(jnp.asarray(earned, jnp.float32))
-        return (state, curve), np.asarray(infos[-1].loss)
-
-    (state, curve), _ = in_parts(start, on, len(keys), method.steps, config.between, progress, keeper)
-    env.close()
-    return _found(method, state.learner, data, np.asarray(curve))
+    keys = jax.random.split(train_key, len(data.size))
+    watched = {"every": config.between, "episodes": config.episodes, "progress": progress, "keeper": keeper}
+    state, curve = learn_and_try(method, keys, arena, play_key, data, len(POLICIES), **watched)
+    return _found(method, state.learner, data, curve)
 
 
 def _found(method: Any, state: Any, data: Transitions, returns: np.ndarray) -> dict[str, np.ndarray]:

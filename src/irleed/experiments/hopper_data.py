@@ -1,12 +1,14 @@
 """What the Hopper experiment learns from: three policies of several stages of training, and what they do."""
 
 import importlib.resources
+from pathlib import Path
 
 import jax
 import numpy as np
 
 from irleed._typing import Int, Key
-from irleed.arena import likeliest
+from irleed.arena import drawn
+from irleed.data import load, save
 from irleed.data.demonstrations import Demonstrations, Episode
 from irleed.data.transitions import Transitions, stack
 from irleed.envs.host import make_host
@@ -25,17 +27,31 @@ def load_policy(name: str) -> GaussianEnsemble:
 
 
 def demonstrate(key: Key, pairs: int, workers: int = 0) -> Demonstrations:
-    """So many steps of each policy, by the actions it deems best; the last episode is cut short."""
+    """So many steps of each policy, by drawn actions; the last episode is cut short.
+
+    Drawn, because a policy that always takes its likeliest action is as consistent hardly trained as it is in the end.
+    On the CPU, because accelerators round otherwise each time that they choose their kernels, and a hop more or less
+    is another episode.
+    """
     episodes = []
-    for number, name in enumerate(POLICIES):
-        env = make_host(ENV_ID, 1, "mujoco", seed=_number(jax.random.fold_in(key, number)), workers=workers)
-        episodes += _episodes(env, jax.random.fold_in(key, len(POLICIES) + number), load_policy(name), name, pairs)
-        env.close()
+    with jax.default_device(jax.local_devices(backend="cpu")[0]):
+        for number, name in enumerate(POLICIES):
+            env = make_host(ENV_ID, 1, "mujoco", seed=_number(jax.random.fold_in(key, number)), workers=workers)
+            episodes += _episodes(env, jax.random.fold_in(key, len(POLICIES) + number), load_policy(name), name, pairs)
+            env.close()
     return Demonstrations.from_episodes(episodes)
 
 
+def kept_demonstrations(folder: Path, seed: int, pairs: int, workers: int = 0) -> Demonstrations:
+    """Those of a folder, made and written there if it has none: whoever goes on later learns from the same."""
+    path = folder / f"demonstrations_{seed}_{pairs}.npz"
+    if not path.exists():
+        save(demonstrate(jax.random.split(jax.random.key(seed))[0], pairs, workers), path)
+    return load(path)
+
+
 def _episodes(env, key: Key, policy: GaussianEnsemble, name: str, pairs: int) -> list[Episode]:
-    act = jax.jit(lambda own, obs: likeliest(policy.actor, own, obs[0])[None])
+    act = jax.jit(lambda own, obs: drawn(policy.actor, own, obs[0])[None])
     steps = [env.step(np.asarray(act(jax.random.fold_in(key, number), env.obs))) for number in range(pairs)]
     over = [bool(step.terminated[0] | step.truncated[0]) for step in steps]
     ends = [number + 1 for number, each in enumerate(over) if each or number == pairs - 1]

@@ -1,7 +1,8 @@
 """Agents: algorithms on networks that also learn from what they play themselves.
 
-`act`, `observe` and `update` describe one run in one lane. The two loops of `irleed.interact` call them in the same
-order with the same keys, whether the environment runs on the device or on the host.
+`act`, `update` and `observe` describe one run, which plays in one or several copies of its environment. The two loops
+of `irleed.interact` call them in the same order with the same keys, whether the environment runs on the device or on
+the host.
 """
 
 import abc
@@ -27,13 +28,20 @@ class AgentState(eqx.Module):
 
 
 class AbstractAgent(AbstractAlgorithm):
-    """An algorithm that acts; `steps` are those in the environment, and of Adam."""
+    """An algorithm that acts; `steps` are those in the environment, of all copies together."""
 
+    copies: eqx.AbstractVar[int]  # of the environment, which one run plays in side by side
+    updates: eqx.AbstractVar[int]  # steps of Adam for every round, in which each copy takes a step
     capacity: eqx.AbstractVar[int]  # of the replay buffer
     warm: eqx.AbstractVar[int]  # steps before the first update
     random: eqx.AbstractVar[Scalar]  # share of actions that are drawn uniformly
     target_rate: eqx.AbstractVar[Scalar]  # how fast the target follows; 1: at once
     clip: eqx.AbstractVar[Scalar | None]  # the longest that the whole gradient can be
+
+    @property
+    def rounds(self) -> int:
+        """In each of which every copy of the environment takes a step."""
+        return -(-self.steps // self.copies)
 
     @abc.abstractmethod
     def loss(self, key: Key, parameters: Any, target: Any, played: Transition, shown: Any) -> Float[Array, ""]:
@@ -54,28 +62,38 @@ def init(
     return AgentState(fresh(parameters), parameters, Replay.empty(example, agent.capacity))
 
 
-def act(agent: AbstractAgent, key: Key, state: AgentState, obs: Shaped[Array, "..."]) -> Shaped[Array, "..."]:
-    """An action to learn from."""
-    policy_key, stray_key, whether_key = jax.random.split(key, 3)
+def act(
+    agent: AbstractAgent, key: Key, state: AgentState, obs: Shaped[Array, "copies *obs"]
+) -> Shaped[Array, "copies ..."]:
+    """An action to learn from, in every copy of the environment."""
     policy = agent.policy(state.learner.parameters)
-    chosen, stray = policy.act(policy_key, obs), policy.stray(stray_key, obs)
-    return jnp.where(jax.random.uniform(whether_key) < agent.random, stray, chosen)
 
+    def one(own: Key, seen: Shaped[Array, "*obs"]) -> Shaped[Array, "..."]:
+        policy_key, stray_key, whether_key = jax.random.split(own, 3)
+        chosen, stray = policy.act(policy_key, seen), policy.stray(stray_key, seen)
+        return jnp.where(jax.random.uniform(whether_key) < agent.random, stray, chosen)
 
-def observe(state: AgentState, seen: Transition) -> AgentState:
-    """Remember a step."""
-    return AgentState(state.learner, state.target, state.replay.add(seen))
+    return jax.vmap(one)(jax.random.split(key, agent.copies), obs)
 
 
 def update(
     agent: AbstractAgent, key: Key, state: AgentState, data: Transitions | None = None
+) -> tuple[AgentState, TrainInfo]:
+    """The updates of one round; info is that of the last."""
+    keys, few = jax.random.split(key, agent.updates), min(agent.updates, 4)  # a loop costs more than it holds
+    state, info = jax.lax.scan(lambda now, own: _update(agent, own, now, data), state, keys, unroll=few)
+    return state, jax.tree.map(lambda leaf: leaf[-1], info)
+
+
+def _update(
+    agent: AbstractAgent, key: Key, state: AgentState, data: Transitions | None
 ) -> tuple[AgentState, TrainInfo]:
     """One step of Adam on a batch of what was played and, if there are demonstrations, one of them."""
     played_key, shown_key = jax.random.split(key)
     loss_key = jax.random.fold_in(key, 2)
     played = state.replay.sample(played_key, agent.batch)
     shown = None if data is None else data.sample(shown_key, agent.batch)
-    factor = cooling(state.learner.step, agent.steps) if agent.decay else 1.0
+    factor = cooling(state.learner.step, agent.rounds * agent.updates) if agent.decay else 1.0
 
     def loss(parameters):
         return agent.loss(loss_key, parameters, state.target, played, shown)
@@ -86,3 +104,8 @@ def update(
     target = jax.tree.map(lambda old, new: old + agent.target_rate * (new - old), state.target, moved.parameters)
     target = jax.tree.map(lambda new, old: jnp.where(ready, new, old), target, state.target)
     return AgentState(learner, target, state.replay), info
+
+
+def observe(state: AgentState, seen: Transition) -> AgentState:
+    """Remember a step of every copy."""
+    return AgentState(state.learner, state.target, state.replay.add(seen))

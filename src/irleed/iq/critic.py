@@ -61,6 +61,8 @@ class SoftCritic(AbstractSoftQ):
     steps: int = eqx.field(static=True, default=100_000)
     batch: int = eqx.field(static=True, default=128)
     decay: bool = eqx.field(static=True, default=True)
+    copies: int = eqx.field(static=True, default=1)
+    updates: int = eqx.field(static=True, default=1)
     capacity: int = eqx.field(static=True, default=50_000)
     warm: int = eqx.field(static=True, default=1_000)
     rate: Scalar = 3e-4

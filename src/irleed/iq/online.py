@@ -34,6 +34,8 @@ class OnlineSoftQ(AbstractAgent):
     batch: int = eqx.field(static=True, default=32)
     decay: bool = eqx.field(static=True, default=True)
     steps: int = eqx.field(static=True, default=50_000)
+    copies: int = eqx.field(static=True, default=1)
+    updates: int = eqx.field(static=True, default=1)
     capacity: int = eqx.field(static=True, default=50_000)
     warm: int = eqx.field(static=True, default=500)
     random: Scalar = 0.0

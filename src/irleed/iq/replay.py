@@ -31,12 +31,11 @@ class Replay(eqx.Module):
         return jnp.minimum(self.added, self.capacity)
 
     def add(self, seen: Transition) -> "Replay":
-        """With one more, unless it is not a step at all; the oldest makes room."""
-        place = self.added % self.capacity
-        ring = jax.tree.map(
-            lambda all_, new: all_.at[place].set(jnp.where(seen.valid, new, all_[place])), self.ring, seen
-        )
-        return Replay(ring, self.added + seen.valid.astype(jnp.int32))
+        """With several more, along a leading axis, those that are not steps at all left out; the oldest make room."""
+        place = (self.added + jnp.cumsum(seen.valid, dtype=jnp.int32) - 1) % self.capacity
+        place = jnp.where(seen.valid, place, self.capacity)  # beyond the end: dropped
+        ring = jax.tree.map(lambda all_, new: all_.at[place].set(new, mode="drop"), self.ring, seen)
+        return Replay(ring, self.added + jnp.sum(seen.valid, dtype=jnp.int32))
 
     def sample(self, key: Key, count: int) -> Transition:
         """So many, drawn with replacement; of an empty buffer, zeros."""

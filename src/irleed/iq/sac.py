@@ -44,8 +44,10 @@ class Sac(AbstractAgent):
     **Fields:**
 
     - `hidden`, `activation`: of all networks; `critic_activation` of the critics, `critics` their number.
-    - `steps`, `batch`, `rate`: of Adam, `batch` being that of either kind of transitions; `actor_rate`,
-      `precision_rate`, `bias_rate`, `ended_rate` for their parameters.
+    - `steps`: in the environment, of which a run plays `copies` side by side; `updates`: of Adam, for every step of
+      them all. `decay`: whether rates go down to nought.
+    - `batch`, `rate`: of Adam, `batch` being that of either kind of transitions; `actor_rate`, `precision_rate`,
+      `bias_rate`, `ended_rate` for their parameters.
     - `temperature`: $T$, held fixed.
     - `penalty`: $c$ of $\frac c2 r^2$.
     - `objective`: `targets`; or the value term at first states (`initial`, the published one) or over the mixture of
@@ -63,11 +65,13 @@ class Sac(AbstractAgent):
     critics: int = eqx.field(static=True, default=2)
     steps: int = eqx.field(static=True, default=500_000)
     batch: int = eqx.field(static=True, default=256)
-    decay: bool = eqx.field(static=True, default=False)
+    decay: bool = eqx.field(static=True, default=True)
+    copies: int = eqx.field(static=True, default=8)
+    updates: int = eqx.field(static=True, default=1)
     capacity: int = eqx.field(static=True, default=500_000)
     warm: int = eqx.field(static=True, default=1_280)
     rate: Scalar = 3e-4
-    actor_rate: Scalar = 3e-5
+    actor_rate: Scalar = 1e-4
     precision_rate: Scalar = 3e-4
     bias_rate: Scalar = 3e-5
     ended_rate: Scalar = 1e-3
@@ -102,7 +106,8 @@ class Sac(AbstractAgent):
         rates = {"rate": 3e-4, "actor_rate": 3e-5, "precision_rate": 1e-7, "bias_rate": 3e-6}
         bias = {"bias_scale": 0.01, "bias_penalty": 0.01, "own_values": True}
         plain = {"critics": 1, "critic_activation": "relu", "bounded": False, "absorbing": False, "clip": None}
-        return cls(**{"objective": "initial", "penalty": 1.0, **plain, **rates, **bias, **settings})
+        pace = {"copies": 1, "updates": 1, "decay": False}
+        return cls(**{"objective": "initial", "penalty": 1.0, **plain, **pace, **rates, **bias, **settings})
 
     def parameters(self, key: Key, inputs: Inputs, actions: Bounds, demonstrators: int) -> Parameters:
         """See `AbstractAlgorithm.parameters`."""

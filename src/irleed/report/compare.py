@@ -1,5 +1,6 @@
 """Several runs side by side: what each earned, and whether they agree on the demonstrators."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from irleed.report import experiment, returns, svg
@@ -8,6 +9,11 @@ from irleed.report.markup import Safe, element, figure, listed, number, paragrap
 from irleed.report.runs import Estimate, ExperimentRun, FitRun, Run
 
 MOST_PEOPLE = 12
+# What methods are called, by the names that the command line knows them by.
+METHODS = {
+    "irleed": "IRLEED", "maxent": "maximum-entropy IRL", "iq": "IQ-Learn", "ileed": "ILEED", "bc": "cloning",
+    "sqil": "SQIL",
+}  # fmt: skip
 
 
 def section(runs: list[Run], level: int, key: str) -> Safe:
@@ -18,26 +24,62 @@ def section(runs: list[Run], level: int, key: str) -> Safe:
     return part(level, "Comparison", key, *inside)
 
 
+def beside(run: FitRun, level: int, key: str) -> Safe:
+    """One fit beside the other methods that were fitted with it."""
+    order = {_method(name): place for place, name in enumerate(METHODS)}
+    called = [replace(each, label=_method(each.config.get("algorithm"))) for each in (run, *run.baselines)]
+    called[1:] = sorted(called[1:], key=lambda each: order.get(each.label, len(order)))
+    lost = listed([_method(name) for name in run.unfinished])
+    notes = [paragraph(f"Not here, as training did not come to an end: {lost}.", kind="note")] if lost else []
+    size = ", and ensembles of the same size" if run.networks else ""
+    playing = [each.label for each in called if str(each.config.get("env")) != "None"]
+    if run.networks and 0 < len(playing) < len(called):
+        size += f"; {listed(playing)} learnt by playing, the others from the data alone"
+    said = (
+        f"The same data{size}. Log likelihood is that of an action of the demonstrators as "
+        "each method models them, on the data that it learnt from: how well they are described, not how good the "
+        "policy is."
+    )
+    values = _overview("Methods; 90 % intervals in brackets", "method", called, "algorithm", "data")
+    return part(level, "Beside other methods", key, paragraph(said), *notes, values, _plots(called))
+
+
+def _method(name: object) -> str:
+    return METHODS.get(str(name), str(name))
+
+
+def _likelihood(run: FitRun) -> float | None:
+    """Of an action, on average over all."""
+    known = [(person.log_likelihood, person.transitions) for person in run.people if person.log_likelihood is not None]
+    total = sum(transitions for _, transitions in known)
+    return sum(value * transitions for value, transitions in known) / total if total else None
+
+
 def _fits(runs: list[FitRun]) -> list[Safe]:
-    rows = []
-    for run in runs:
-        tried = returns.policies(run)
-        best = ranked(run)[0].name if judged(run) else "says nothing of it"
-        rows.append(
-            (run.label, run.config.get("algorithm"), _file(run.config.get("data")), run.steps, *_two(tried), best)
-        )
-    headings = [
-        "run",
-        "algorithm",
-        "data",
-        "steps",
-        "return, likeliest actions",
-        "return, drawn actions",
-        "most precise",
+    return [_alike(runs), _overview("Runs; 90 % intervals in brackets", "run", runs), _plots(runs)]
+
+
+def _overview(caption: str, first: str, runs: list[FitRun], *left_out: str) -> Safe:
+    """A row for each run; columns that have nothing to say are left out."""
+    rows = [
+        {
+            first: run.label,
+            "algorithm": run.config.get("algorithm"),
+            "data": _file(run.config.get("data")),
+            "steps": run.steps,
+            **dict(zip(("return, likeliest actions", "return, drawn actions"), _two(run), strict=True)),
+            "log likelihood": _likelihood(run),
+            "most precise": ranked(run)[0].name if judged(run) else "says nothing of it",
+        }
+        for run in runs
     ]
-    found = [_alike(runs), table("Runs; 90 % intervals in brackets", headings, rows)]
+    shown = [key for key in rows[0] if key not in left_out and any(row[key] is not None for row in rows)]
+    return table(caption, shown, [[row[key] for key in shown] for row in rows])
+
+
+def _plots(runs: list[FitRun]) -> Safe:
     plots = [_returns(runs), _precisions(runs)]
-    return [*found, element("div", *(plot for plot in plots if plot is not None), class_="figures")]
+    return element("div", *(plot for plot in plots if plot is not None), class_="figures")
 
 
 def _file(path: object) -> str | None:
@@ -45,7 +87,8 @@ def _file(path: object) -> str | None:
     return None if path is None else Path(str(path)).name
 
 
-def _two(tried: list[Estimate]) -> tuple[object, object]:
+def _two(run: FitRun) -> tuple[object, object]:
+    tried = returns.policies(run)
     return (tried[0] if tried else None, tried[1] if len(tried) > 1 else None)
 
 

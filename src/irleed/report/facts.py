@@ -5,7 +5,6 @@ import shlex
 from importlib.metadata import version
 from typing import Any
 
-from irleed.report import returns
 from irleed.report.fields import Fields
 from irleed.report.markup import Safe, details, element, listed, listing, number, paragraph, part, table
 from irleed.report.runs import ExperimentRun, FitRun, Run
@@ -15,7 +14,7 @@ MOST_PEOPLE = 200
 USUAL = {
     "algorithm": "irleed", "estimator": "map", "planner": "soft", "seeds": "8", "steps": "None", "ends": "neutral",
     "seed": "0", "mdp": "None", "env": "None", "discount": "0.95", "endless": "False", "demonstrator": "data",
-    "action": "None",
+    "action": "None", "clip": "False", "baselines": "False",
 }  # fmt: skip
 PAPER = """@inproceedings{beliaev2025irleed,
   title     = {Inverse Reinforcement Learning by Estimating Expertise of Demonstrators},
@@ -36,7 +35,7 @@ def section(run: FitRun, level: int, key: str) -> Safe:
         f"{number(facts.whole('transitions'))} transitions in {number(facts.whole('episodes'))} episodes of "
         f"{number(len(people))} demonstrators. Observations: {_kind(seen)}. Actions: {_kind(done)}."
     )
-    earned = {row.name: row for row in returns.demonstrators(run)}
+    earned = {row.name: row for row in run.demonstrated}
     rows = [
         (
             person.text("name"), person.whole("episodes"), person.whole("transitions"), person.number("mean_length"),
@@ -80,7 +79,7 @@ def command(run: Run) -> str:
     for name, usual in USUAL.items():
         value = str(settings.get(name, usual))
         if value != usual:
-            words += [f"--{name}"] if name == "endless" else [f"--{name}", value]
+            words += [f"--{name}"] if usual == "False" else [f"--{name}", value]
     chosen = settings.get("obs")
     if isinstance(chosen, list) and chosen:
         words += ["--obs", *map(str, chosen)]

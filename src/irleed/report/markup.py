@@ -104,7 +104,7 @@ def number(value: float | int | None) -> str:
 
 def interval(found: Estimate) -> str:
     """``1.46 [1.42, 1.53]``, all with the same decimals, or the number alone."""
-    if found.low is None or found.high is None:
+    if found.low is None or found.high is None or found.exact:
         return number(found.value)
     decimals = _decimals(max(abs(found.value), (found.high - found.low) / 2))
     return "{} [{}, {}]".format(*(_fixed(value, decimals) for value in (found.value, found.low, found.high)))

@@ -75,7 +75,8 @@ def _parts(run: Run, level: int, key: str, runs: int) -> list[Safe]:
     where = departures.contents(run, key, runs) if run.networks else maps.contents(run, runs)
     return [
         _short(run, level, key),
-        returns.section(run, level, f"{key}-returns"),
+        returns.section(run, level, f"{key}-returns", returns.MOST_FILM // runs),
+        *([compare.beside(run, level, f"{key}-beside")] if run.baselines or run.unfinished else []),
         expertise.section(run, level, f"{key}-who"),
         *([part(level, "Where they differ", f"{key}-where", *where)] if where else []),
         curves.section(run, level, f"{key}-curve"),
@@ -118,6 +119,8 @@ def _contents(runs: list[Run]) -> Safe:
         links += [("run-curve", "Learning"), ("run-data", "Data")]
         if not runs[0].networks and runs[0].bias is None:
             links.remove(("run-where", "Where"))
+        if runs[0].baselines or runs[0].unfinished:
+            links.insert(2, ("run-beside", "Other methods"))
     else:
         links = [("run-short", "In short"), ("run-0", "Returns"), ("run-summary", "Summary")]
     links.append(("reproduce", "Reproduce and cite"))

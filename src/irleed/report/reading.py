@@ -1,12 +1,16 @@
 """Run directories, read and checked."""
 
+import base64
 import math
+from dataclasses import replace
 from pathlib import Path
 
 from irleed.report.fields import Fields, read_json, read_lines, refuse
-from irleed.report.runs import Departures, Estimate, ExperimentRun, FitRun, Person, Run, Situation
+from irleed.report.runs import Departures, Estimate, ExperimentRun, Film, FitRun, Person, Run, Situation
 
 VERSION = 1  # the newest format of every file that is known here
+MOST_BYTES = 600_000  # of a picture
+BASELINES = "baselines"  # the folder inside a run that has those of other methods
 MAKE = "name a folder made by `irleed fit DATA --out FOLDER` or `irleed experiment NAME --out FOLDER`"
 
 
@@ -24,7 +28,16 @@ def read_run(folder: Path) -> Run:
         refuse(str(folder), "no fit.json and no results.json in it", "a run directory", MAKE)
     if not (folder / "policy.safetensors").exists():
         refuse(str(folder), "no policy.safetensors in it", "a whole run directory")
-    return _fit(folder, read_json(folder / "fit.json"))
+    run, inside = _fit(folder, read_json(folder / "fit.json")), folder / BASELINES
+    beside = sorted(each for each in inside.iterdir() if each.is_dir()) if inside.is_dir() else []
+    done = {each.name: (each / "fit.json").exists() for each in beside}
+    found = [read_run(each) for each in beside if done[each.name]]
+    return replace(
+        run,
+        baselines=tuple(each for each in found if isinstance(each, FitRun)),
+        unfinished=tuple(name for name, answered in done.items() if not answered),
+        film=_film(folder),
+    )
 
 
 def _experiment(folder: Path, found: Fields) -> ExperimentRun:
@@ -178,6 +191,35 @@ def _departures(folder: Path, people: int) -> Departures | None:
         points=tuple((int(w), x, y, d) for w, (x, y), d in zip(who, place, departure, strict=True)),
         people=tuple(listed),
     )
+
+
+def _film(folder: Path) -> Film | str | None:
+    """An episode of the policy, or why there is none."""
+    if not (folder / "film.json").exists():
+        return None
+    found = read_json(folder / "film.json")
+    found.version(VERSION)
+    if "reason" in found:
+        return found.text("reason")
+    return Film(
+        moving=_picture(folder / "film.webp", "webp", b"RIFF"),
+        still=_picture(folder / "film.png", "png", b"\x89PNG"),
+        total=found.number("return"),
+        steps=found.whole("steps"),
+        every=found.whole("every"),
+        seed=found.whole("seed"),
+    )
+
+
+def _picture(path: Path, kind: str, start: bytes) -> str:
+    """A file as a data URI, if it is what it is called, and not more than a page should carry."""
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        refuse(str(path), error.strerror or str(error), "a picture that can be read", "copy the run again")
+    if not content.startswith(start) or len(content) > MOST_BYTES:
+        refuse(str(path), f"{len(content)} bytes of something else", f"a {kind} picture of {MOST_BYTES} bytes at most")
+    return f"data:image/{kind};base64,{base64.b64encode(content).decode()}"
 
 
 def _situation(row: Fields) -> Situation:

@@ -1,18 +1,19 @@
 """What was learnt, and how good it is: returns of the policy beside those of every demonstrator."""
 
 from irleed.report import svg
-from irleed.report.markup import Safe, element, figure, interval, listed, paragraph, part, table
+from irleed.report.markup import Safe, counted, element, figure, interval, listed, number, paragraph, part, table
 from irleed.report.runs import Estimate, FitRun
 
 MOST_DRAWN, MOST_ROWS = 40, 500
+MOST_FILM = 1_000_000  # characters of films on a page
 
 
-def section(run: FitRun, level: int, key: str) -> Safe:
-    """Returns with intervals, or why there are none."""
+def section(run: FitRun, level: int, key: str, room: int = MOST_FILM) -> Safe:
+    """Returns with intervals, or why there are none; and a film, if there is room for its characters."""
     rows = [(row, 1) for row in policies(run)] + [(row, 0) for row in demonstrators(run)]
     words = [paragraph(sentence) for sentence in said(run)]
     if not rows:
-        return part(level, "What was learnt, and how good it is", key, *words)
+        return part(level, "What was learnt, and how good it is", key, *words, *_film(run, room))
     shown = rows[:MOST_DRAWN]
     more = f" The first {len(shown)} of {len(rows)}." if len(shown) < len(rows) else ""
     drawn = svg.forest(
@@ -24,7 +25,7 @@ def section(run: FitRun, level: int, key: str) -> Safe:
     values = table(
         "Mean returns; 90 % intervals of the mean in brackets",
         ["who", "return", "episodes"],
-        [(row.name, row, row.count) for row, _ in rows[:MOST_ROWS]],
+        [(row.name, row, "computed" if row.exact else row.count) for row, _ in rows[:MOST_ROWS]],
     )
     caption = "Mean return of an episode: squares are the policy, circles the demonstrators." + more
     return part(
@@ -33,7 +34,30 @@ def section(run: FitRun, level: int, key: str) -> Safe:
         key,
         *words,
         element("div", figure(caption, drawn), values, class_="figures"),
+        *_film(run, room),
     )
+
+
+def _film(run: FitRun, room: int) -> list[Safe]:
+    """An episode of the policy that can be hidden, as what moves must be; else why there is none."""
+    film = run.film
+    if film is None:
+        return []
+    if isinstance(film, str):
+        return [paragraph(f"No film of an episode: {film}", kind="note")]
+    each = "every step" if film.every == 1 else f"one step in {film.every}"
+    said = (
+        f"An episode by the policy's likeliest actions, from seed {film.seed}: return {number(film.total)} in "
+        f"{counted(film.steps, 'step')}; {each} is shown."
+    )
+    label = f"{run.config.get('env')}: {said}"
+    moves = len(film.moving) + len(film.still) <= room  # or the still picture has to do
+    shown = (
+        *([element("img", src=film.moving, alt=label, class_="moving")] if moves else []),
+        element("img", src=film.still, alt=f"{label} A few frames.", class_="still" if moves else None),
+    )
+    inside = element("figure", element("figcaption", said), *shown)
+    return [element("details", element("summary", "A film of the policy"), inside, class_="film", open=True)]
 
 
 def policies(run: FitRun) -> list[Estimate]:
@@ -58,11 +82,13 @@ def said(run: FitRun) -> list[str]:
     """How the policy compares with the best demonstrator, as far as the intervals tell."""
     tried, shown = policies(run), demonstrators(run)
     if not tried:
-        why = "The policy was not tried in an environment"
+        why = "The policy was not tried in an environment" if run.networks else "No true reward of the MDP is known"
         how = "the run says how likely the demonstrations are, not what the policy earns."
-        remedy = ["Give --env to a fit of networks to have it tried."] if run.networks else []
+        remedy = ["Give --env to have it tried."] if run.networks else []
         known = "The plot has what the demonstrators earned." if shown else "The data have no rewards either."
         return [f"{why}: {how}", " ".join([*remedy, known])]
+    if all(row.exact for row in tried):
+        return _computed(tried, shown)
     first = tried[0]
     sentence = f"The {first.name}, earned {interval(first)} on average over {first.count} episodes"
     if not shown:
@@ -73,3 +99,24 @@ def said(run: FitRun) -> list[str]:
         return [f"{sentence}; {against}. The intervals overlap, so neither can be called better."]
     verdict = "more than" if first.value > best.value else "less than"
     return [f"{sentence}: {verdict} {against}. The intervals do not overlap."]
+
+
+def _computed(tried: list[Estimate], shown: list[Estimate]) -> list[str]:
+    """The same of a policy whose returns were computed, by its likeliest actions and by drawn ones."""
+    first, second = tried
+    said = f"The policy earns {interval(first)} by its likeliest actions and {interval(second)} by drawn ones, exactly."
+    how = (
+        "Returns are undiscounted and by the true reward of the MDP: of the policy what is expected over as many steps "
+        "as the longest demonstration has, so that it needs no interval; of the demonstrators what they did."
+    )
+    if not shown:
+        return [said, how]
+    best = shown[0]
+    verdicts = [
+        "not told apart from" if not row.apart(best) else "more than" if row.value > best.value else "less than"
+        for row in (first, second)
+    ]
+    which = (
+        f"Both are {verdicts[0]}" if verdicts[0] == verdicts[1] else "The first is {}, the second {}".format(*verdicts)
+    )
+    return [f"{said} {which} what the best demonstrator, {best.name}, earned: {interval(best)}.", how]

@@ -14,7 +14,12 @@ class Estimate:
     value: float
     low: float | None
     high: float | None
-    count: int | None = None  # of episodes it comes from
+    count: int | None = None  # of episodes it comes from; 0: it was computed
+
+    @property
+    def exact(self) -> bool:
+        """Whether it is known as such, and needs no interval."""
+        return self.count == 0 and self.low == self.high == self.value
 
     def apart(self, other: "Estimate") -> bool:
         """Whether the intervals do not overlap; without intervals, nothing is told apart."""
@@ -63,6 +68,18 @@ class Departures:
 
 
 @dataclass(frozen=True)
+class Film:
+    """An episode of the policy, as pictures to be embedded."""
+
+    moving: str
+    still: str
+    total: float
+    steps: int
+    every: int  # steps between two frames
+    seed: int
+
+
+@dataclass(frozen=True)
 class FitRun:
     """A folder of `irleed fit`."""
 
@@ -70,7 +87,7 @@ class FitRun:
     folder: str
     config: dict[str, Any]
     people: tuple[Person, ...]
-    returns: tuple[Estimate, ...]  # of the policy and of the demonstrators; none where nothing was tried
+    returns: tuple[Estimate, ...]  # of the policy and of the demonstrators; none where they are not known
     demonstrated: tuple[Estimate, ...]  # of the demonstrators, from the data
     history: tuple[tuple[float, float], ...]  # step, measure
     measure: str
@@ -84,6 +101,9 @@ class FitRun:
     departures: Departures | None
     facts: Fields | None
     provenance: dict[str, Any] | None
+    baselines: tuple["FitRun", ...] = ()  # other methods on the same data, in folders inside this one
+    film: Film | str | None = None  # or, in words, why there is none
+    unfinished: tuple[str, ...] = ()  # those of them that came to no answer
 
     @property
     def networks(self) -> bool:

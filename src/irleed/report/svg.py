@@ -116,7 +116,7 @@ def _ticks(scale: Axis, bottom: float, name: str) -> Safe:
 
 def _row(estimate: Estimate, group: int, scale: Axis, y: float) -> Safe:
     parts = [words(scale.start - 10, y + 4.5, shortened(estimate.name), "end")]
-    if estimate.low is not None and estimate.high is not None:
+    if estimate.low is not None and estimate.high is not None and not estimate.exact:
         low, high = scale.place(estimate.low), scale.place(estimate.high)
         parts.append(element("path", d=f"M{low:g} {y:g}L{high:g} {y:g}", class_=f"whisker group-{group % 6}"))
         for end, cut in ((low, estimate.low < scale.low), (high, estimate.high > scale.high)):

@@ -93,7 +93,7 @@ class Irleed(eqx.Module):
             bias_prior=Width.starting(self.prior.bias),
             volume=jnp.zeros(demonstrators),
             volume_slope=jnp.zeros(demonstrators),
-            to_gain=jnp.asarray(jnp.inf),
+            to_gain=jnp.asarray(jnp.inf, float),
             step=jnp.asarray(0, jnp.int32),
         )
 

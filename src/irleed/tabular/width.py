@@ -23,7 +23,7 @@ class Width(eqx.Module):
     @classmethod
     def starting(cls, inverse: Scalar) -> "Width":
         """Not yet learnt."""
-        return cls(jnp.asarray(inverse, float), jnp.asarray(jnp.inf))
+        return cls(jnp.asarray(inverse, float), jnp.asarray(jnp.inf, float))
 
     def learn(self, values: Float[Array, "..."], determined: Float[Array, ""]) -> "Width":
         """One step, given the current values and how many of them the data determine."""

@@ -14,7 +14,8 @@ from irleed._typing import Bool, Int, Shaped
 from irleed.data import lazy
 from irleed.data.checks import listed, native
 from irleed.data.formats.base import joined, library, refuse
-from irleed.data.lazy import LazyRows, Source
+from irleed.data.lazy import LazyRows
+from irleed.data.sources import InFile, Source, runs
 from irleed.errors import ConfigError
 
 MAGIC = b"\x89HDF\r\n\x1a\n"
@@ -45,10 +46,9 @@ class Stored(Source):
     def read(self, rows: Int[np.ndarray, " K"]) -> np.ndarray:
         """These rows, each run of neighbours at once: lists of rows are what HDF5 is slow at."""
         values = np.empty((len(rows), *self.shape[1:]), self.dtype)
-        edges = [0, *(np.flatnonzero(np.diff(rows) != 1) + 1).tolist(), len(rows)]
         try:
             dataset = self.file.dataset(self.name)
-            for begin, end in zip(edges[:-1], edges[1:], strict=True):
+            for begin, end in runs(rows):
                 values[begin:end] = dataset[int(rows[begin]) : int(rows[end - 1]) + 1]
         except CORRUPT as error:
             where, got = f"{printable(self.file.path)}, {self.name}", f"what cannot be read ({one_line(error)})"
@@ -113,7 +113,17 @@ def rows(path: Path, group: Any, name: str, file: Reopened) -> np.ndarray | Lazy
     if dataset.nbytes < lazy.LARGE and not is_large(path):
         return native(dataset[()], place(path, group, name))
     dtype = native(np.empty(0, dataset.dtype), place(path, group, name)).dtype
+    plain = in_one_block(dataset)
+    if plain is not None and path.stat().st_size >= plain + dataset.nbytes:
+        return LazyRows.of(InFile(file.path, plain, dataset.shape, dataset.dtype))
     return LazyRows.of(Stored(file, dataset.name, dataset.shape, dtype))
+
+
+def in_one_block(dataset: Any) -> int | None:
+    """Where in the file the values of a dataset begin, if they lie there as NumPy would have them in memory."""
+    numbers = dataset.chunks is None and dataset.dtype.kind in "iuf"
+    usual = numbers and dataset.id.get_type() == library("h5py", "formats").h5t.py_create(dataset.dtype)
+    return dataset.id.get_offset() if usual else None
 
 
 def _sound(path: Path, group: Any, name: str) -> Any:

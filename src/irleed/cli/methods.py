@@ -1,0 +1,130 @@
+"""What commands that train networks share: methods by name, a run that is kept, and methods side by side."""
+
+import contextlib
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from irleed.arena import AbstractArena
+from irleed.baselines.bc import BehaviourCloning
+from irleed.baselines.ileed import Ileed
+from irleed.baselines.ileed_gaussian import GaussianIleed
+from irleed.baselines.sqil import Sqil
+from irleed.cli.run import Keeping
+from irleed.data import Demonstrations
+from irleed.data.transitions import are_choices
+from irleed.evaluate import Earned
+from irleed.expertise import with_interval
+from irleed.fit_checks import Algorithm, check
+from irleed.fit_networks import NetworkFit, fit_networks, suitable
+from irleed.iq.gaussian_q import GaussianQ
+from irleed.report import progress
+from irleed.report.compare import METHODS
+from irleed.result import AbstractFit
+from irleed.store import fingerprint, open_run, plain
+
+LIKELIHOOD = "Log likelihood: of what demonstrators did, on the data that all learnt from; how well they are described."
+OFFLINE, ONLINE = ("irleed", "iq", "ileed", "bc"), ("irleed", "iq", "sqil")
+
+
+def learner(
+    method: str, data: Demonstrations, *, online: bool = False, survival: bool = False, steps: int | None = None
+) -> Algorithm:
+    """The algorithm of a method's name that suits the data; see `irleed.fit_networks.suitable`."""
+    continuous = not are_choices(data)
+    shared = suitable(data.demonstrators, online=online, iq=method == "iq", survival=survival, continuous=continuous)
+    choices = {"ileed": Ileed(), "bc": BehaviourCloning(), "sqil": Sqil()}
+    numbers = {"ileed": GaussianIleed(), "bc": GaussianQ.cloning(), "sqil": Sqil()}
+    found = (numbers if continuous else choices).get(method, shared)
+    return found if steps is None else replace(found, steps=steps)
+
+
+def trained(
+    folder: Path | None,
+    algorithm: Algorithm,
+    data: Demonstrations,
+    arena: AbstractArena | None,
+    *,
+    members: int,
+    seed: int,
+    env: str | None,
+    keeping: Keeping,
+    title: str,
+    aside: Console,
+) -> NetworkFit:
+    """A run, with its progress told aside; kept in the folder, if there is one, and gone on with as `keeping` says."""
+    check(data, algorithm, arena, members)
+    with contextlib.ExitStack() as stack:
+        keeper = None
+        if folder is not None:
+            config = {**plain(algorithm, "algorithm"), "seeds": members, "seed": seed, "env": env}
+            kept = open_run(folder, config, fingerprint(data), resume=keeping.resume)
+            keeper = stack.enter_context(keeping.keeper(kept, config, lambda text: say(aside, text)))
+        callback = stack.enter_context(progress.shown(aside, title))
+        return fit_networks(data, algorithm, arena=arena, members=members, seed=seed, progress=callback, keeper=keeper)
+
+
+def say(console: Console, text: str) -> None:
+    """Print text as it is: no markup, no colours, no line breaks in the middle of a path."""
+    console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def earned_table(rows: tuple[Earned, ...], limit: int = 30) -> Table:
+    """What was earned, in the order of the rows."""
+    table = Table(title="Return", caption="means with 90 % intervals", box=SIMPLE_HEAD, pad_edge=False)
+    for heading in ("who", "episodes", "return"):
+        table.add_column(heading, justify="left" if heading == "who" else "right", no_wrap=True)
+    for row in rows[:limit]:
+        table.add_row(escape(row.who), str(row.episodes) if row.episodes else "computed", _amount(row))
+    if len(rows) > limit:
+        table.add_row(f"and {len(rows) - limit} more")
+    return table
+
+
+def show_beside(console: Console, found: Mapping[str, AbstractFit]) -> None:
+    """Methods by name, the one that was asked for first."""
+    console.print(_side_by_side(found))
+    say(console, LIKELIHOOD)
+    rows = everyone(found)
+    if rows:
+        say(console, highest(rows))
+
+
+def _side_by_side(found: Mapping[str, AbstractFit]) -> Table:
+    """What policies earn, where that is known, and how well methods describe the demonstrators."""
+    tried = any(each.returns for each in found.values())
+    table = Table(title="Beside other methods", box=SIMPLE_HEAD, pad_edge=False)
+    table.add_column("method", no_wrap=True)
+    for heading in (*(("return, likeliest", "return, drawn") if tried else ()), "log likelihood"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for method, each in found.items():
+        returns = map(_amount, each.returns[:2])
+        mean = np.average(each.expertise.log_likelihood, weights=each.expertise.transitions)
+        table.add_row(METHODS[method], *returns, f"{mean:.3f}")
+    return table
+
+
+def _amount(row: Earned) -> str:
+    """With its interval, if it was not computed."""
+    return with_interval(row.mean, row.low, row.high) if row.episodes else f"{row.mean:.2f}"
+
+
+def everyone(found: Mapping[str, AbstractFit]) -> tuple[Earned, ...]:
+    """What the demonstrators earned, and each method's policy by its likeliest actions."""
+    first = next(iter(found.values()))
+    policies = (replace(each.returns[0], who=f"policy of {METHODS[m]}") for m, each in found.items() if each.returns)
+    return (*first.returns[2:], *policies)
+
+
+def highest(rows: tuple[Earned, ...]) -> str:
+    """Who earned most, and whom the intervals do not tell apart from that."""
+    best = max(rows, key=lambda row: row.mean)
+    near = [row.who for row in rows if row is not best and not row.high < best.low]
+    told = f"not told apart from it by the intervals: {', '.join(near)}" if near else "no other interval reaches it"
+    return f"Highest mean return: {best.who}; {told}."

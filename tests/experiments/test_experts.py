@@ -1,0 +1,89 @@
+"""Experts: what is learnt from a critic's play is what it does; stages of training are kept as they were."""
+
+import csv
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from irleed.arena import DeviceArena, HostArena, likeliest
+from irleed.cli import main
+from irleed.data.transitions import Inputs
+from irleed.envs.cartpole import CartPole
+from irleed.experiments.critics import load_critic
+from irleed.experiments.experts import by_actor_critic, by_imitation, on_plain_inputs
+from irleed.experiments.stages import Stages
+from irleed.iq.gaussian_ensemble import GaussianEnsemble
+from irleed.iq.networks import Mlp
+from irleed.iq.sac_expert import SacExpert
+from irleed.iq.soft_q import SoftQ
+
+pytestmark = [pytest.mark.optax, pytest.mark.usefixtures("compiled_quickly")]
+SMALL = SacExpert(hidden=(8,), steps=240, copies=4, updates=1, warm=20, batch=8, capacity=240)
+
+
+def nothing(*done, **figures) -> None:
+    """Nobody to tell."""
+
+
+def test_standardised_inputs_can_be_folded_into_the_first_layer():
+    inputs = Inputs(jnp.asarray([1.0, -2.0, 0.5], jnp.float32), jnp.asarray([0.1, 3.0, 1.0], jnp.float32))
+    network = Mlp.init(jax.random.key(0), inputs, (8, 2), "elu")
+    network = dataclasses.replace(network, offsets=tuple(offset + 0.3 for offset in network.offsets))
+    obs = jnp.asarray(np.random.default_rng(0).normal(size=(20, 3)), jnp.float32)
+    np.testing.assert_allclose(jax.vmap(on_plain_inputs(network))(obs), jax.vmap(network)(obs), rtol=1e-4, atol=1e-5)
+
+
+def test_a_critic_learnt_from_play_acts_as_the_one_that_played(tmp_path):
+    """In situations that it has not seen."""
+    critic, learner = load_critic("cartpole"), SoftQ.iq(hidden=(16,), activation="elu", steps=400, penalty=0.005)
+    experts = by_imitation(DeviceArena(CartPole()), jax.random.key(0), critic, 3, learner, 2, nothing)
+    assert experts.diverged.tolist() == [-1, -1]
+    experts.save(tmp_path / "one.safetensors", 1)
+    learnt = load_critic(tmp_path / "one.safetensors")
+    played = DeviceArena(CartPole()).play(jax.random.key(7), jax.tree.map(lambda leaf: leaf[None], critic), greedy, 2)
+    obs = played.obs[played.alive]
+    same = np.argmax(jax.vmap(critic)(obs), -1) == np.argmax(jax.vmap(learnt)(obs), -1)
+    assert len(obs) > 500 and same.mean() > 0.8
+
+
+def greedy(critic, key, obs):
+    return jnp.argmax(critic(obs))
+
+
+def test_stages_of_training_are_kept_with_what_they_earn(tmp_path):
+    """A file each, the last ones being what is there in the end; and a table of them."""
+    arena = HostArena("Pendulum-v1")
+    try:
+        stages = Stages(tmp_path / "stages", arena, 0)
+        keys = jax.random.split(jax.random.key(0), 2)
+        experts = by_actor_critic(arena, keys, SMALL, nothing, stages, 2)
+    finally:
+        arena.close()
+    with (tmp_path / "stages" / "stages.csv").open(encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert [(row["run"], row["steps"]) for row in rows] == [("0", "120"), ("1", "120"), ("0", "240"), ("1", "240")]
+    assert all(-2000 < float(row["greedy"]) < -100 and -2000 < float(row["drawn"]) < -100 for row in rows)
+    obs = np.array([0.5, 0.1, -1.0], np.float32)
+    first, last = (GaussianEnsemble.load(tmp_path / "stages" / f"1_{steps}.safetensors") for steps in (120, 240))
+    end = likeliest(jax.tree.map(lambda leaf: leaf[1], experts.policies), jax.random.key(0), jnp.asarray(obs))
+    np.testing.assert_allclose(last.predict(obs, deterministic=True)[0], end, rtol=1e-5)
+    assert not np.allclose(first.predict(obs, deterministic=True)[0], end, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "arguments, said",
+    [
+        (["--env", "Pendulum-v1", "--imitate", "cartpole"], "1 numbers"),
+        (["--stages", "-1"], "0 or more"),
+        (["--imitate", "nobody"], "a saved critic, or one of cartpole"),
+    ],
+)
+def test_what_cannot_be_an_expert_is_one_line(arguments, said, tmp_path, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        main(["expert", "--out", str(tmp_path / "x.safetensors"), *arguments])
+    assert stopped.value.code == 2
+    error = capsys.readouterr().err.strip().splitlines()
+    assert said in error[-1] and len(error) == 1 and not list(tmp_path.glob("*.safetensors"))
