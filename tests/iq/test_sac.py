@@ -17,7 +17,8 @@ from irleed.iq.sac_expert import SacExpert
 
 pytestmark = [pytest.mark.optax, pytest.mark.usefixtures("compiled_quickly")]
 
-SMALL = {"hidden": (8,), "steps": 30, "batch": 8, "capacity": 20, "warm": 10}
+PLAIN = {"copies": 1, "updates": 1, "decay": False}
+SMALL = {"hidden": (8,), "steps": 30, "batch": 8, "capacity": 20, "warm": 10, **PLAIN}
 AGENTS = {
     "irleed": Sac(**SMALL),
     "irleed, value term over the mixture, clipped": Sac(objective="mixture", rank=2, clip=1.0, **SMALL),

@@ -40,7 +40,7 @@ def learnt(agent, state, obs) -> np.ndarray:
     return np.asarray(jax.vmap(lambda each: policy.act(jax.random.key(0), each, greedy=True))(obs))
 
 
-PROBE = {"hidden": (32,), "batch": 32, "warm": 200, "rate": 1e-3}
+PROBE = {"copies": 1, "updates": 1, "decay": False, "hidden": (32,), "batch": 32, "warm": 200, "rate": 1e-3}
 
 
 @pytest.mark.parametrize(
