@@ -1,5 +1,6 @@
 """Batches of a data set that may be too large for memory: read ahead in a thread, and handed over on the device."""
 
+import math
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -14,6 +15,8 @@ from irleed._typing import Array, Int, Key, Shaped
 from irleed.data.demonstrations import Demonstrations
 from irleed.data.transitions import Row, are_choices, drawn
 from irleed.errors import ConfigError, problem
+
+ALIGNED = 64  # bytes
 
 
 class Batches:
@@ -55,8 +58,9 @@ class Batches:
         distinct, back = np.unique(np.concatenate([rows.ravel(), self._starts[episodes]]), return_inverse=True)
         values, seen, initial = np.asarray(self._obs[distinct]), *np.split(back, [rows.size])
         seen = seen.reshape(rows.shape)
-        if next(iter(action.devices())).platform == "cpu":  # nothing travels, so they are made here once
-            observations = jax.device_put([values[place] for place in _apart(seen, initial)], device)
+        if next(iter(action.devices())).platform == "cpu":  # where nothing travels
+            places = map(np.asarray, _apart(seen, initial))
+            observations = jax.device_put([_gathered(values, place) for place in places], device)
         else:  # what two observations share travels once
             observations = _apart_there(*jax.device_put((values[seen], values[initial]), device))
         obs, next_obs, initial = observations
@@ -84,6 +88,16 @@ def _apart(seen: Shaped[Array, "B K *obs"], initial: Shaped[Array, "B *obs"]) ->
     if obs.shape[1] == 1:
         return obs[:, 0], next_obs[:, 0], initial
     return obs, next_obs, initial[:, None].repeat(obs.shape[1], 1)
+
+
+def _gathered(values: Shaped[np.ndarray, "R *obs"], place: Int[np.ndarray, "*B"]) -> Shaped[np.ndarray, "..."]:
+    """Rows in memory that begins where JAX takes it as it is, on the CPU, instead of copying it."""
+    shape = *place.shape, *values.shape[1:]
+    size = math.prod(shape) * values.itemsize
+    memory = np.empty(size + ALIGNED, np.uint8)
+    begin = -memory.ctypes.data % ALIGNED
+    out = memory[begin : begin + size].view(values.dtype).reshape(shape)
+    return np.take(values, place, 0, out=out, mode="clip")  # no place is outside; by other modes NumPy would copy
 
 
 _apart_there, _drawn = jax.jit(_apart), jax.jit(drawn, static_argnames="count")
