@@ -1,7 +1,6 @@
 """Experts: what is learnt from a critic's play is what it does; stages of training are kept as they were."""
 
 import csv
-import dataclasses
 
 import jax
 import jax.numpy as jnp
@@ -12,13 +11,14 @@ from irleed.arena import DeviceArena, HostArena, likeliest
 from irleed.cli import main
 from irleed.data.transitions import Inputs
 from irleed.envs.cartpole import CartPole
-from irleed.experiments.critics import load_critic
-from irleed.experiments.experts import by_actor_critic, by_imitation, on_plain_inputs
+from irleed.experiments.critics import load_critic, save_critic
+from irleed.experiments.experts import by_actor_critic, by_imitation
 from irleed.experiments.stages import Stages
 from irleed.iq.gaussian_ensemble import GaussianEnsemble
 from irleed.iq.networks import Mlp
 from irleed.iq.sac_expert import SacExpert
 from irleed.iq.soft_q import SoftQ
+from irleed.simulate_critic import CriticDemonstrator
 
 pytestmark = [pytest.mark.optax, pytest.mark.usefixtures("compiled_quickly")]
 SMALL = SacExpert(hidden=(8,), steps=240, copies=4, updates=1, warm=20, batch=8, capacity=240)
@@ -28,12 +28,14 @@ def nothing(*done, **figures) -> None:
     """Nobody to tell."""
 
 
-def test_standardised_inputs_can_be_folded_into_the_first_layer():
+def test_a_critic_is_read_back_with_its_standardisation_and_so_are_biases(tmp_path):
     inputs = Inputs(jnp.asarray([1.0, -2.0, 0.5], jnp.float32), jnp.asarray([0.1, 3.0, 1.0], jnp.float32))
     network = Mlp.init(jax.random.key(0), inputs, (8, 2), "elu")
-    network = dataclasses.replace(network, offsets=tuple(offset + 0.3 for offset in network.offsets))
-    obs = jnp.asarray(np.random.default_rng(0).normal(size=(20, 3)), jnp.float32)
-    np.testing.assert_allclose(jax.vmap(on_plain_inputs(network))(obs), jax.vmap(network)(obs), rtol=1e-4, atol=1e-5)
+    save_critic(tmp_path / "c.safetensors", network)
+    again, obs = load_critic(tmp_path / "c.safetensors"), jnp.asarray([0.3, 0.2, -0.1], jnp.float32)
+    assert np.array_equal(again(obs), network(obs))
+    person = CriticDemonstrator.draw(jax.random.key(1), again, 1.0, 1.0)
+    assert np.array_equal(person.bias.inputs.spread, inputs.spread)
 
 
 def test_a_critic_learnt_from_play_acts_as_the_one_that_played(tmp_path):

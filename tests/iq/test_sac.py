@@ -93,17 +93,6 @@ def test_precision_one_and_bias_nought_is_iq_learn(data):
         np.testing.assert_allclose(one, other, atol=1e-6)
 
 
-def test_whoever_is_more_precise_counts_for_more(data):
-    """A transition's share in what critics learn is its demonstrator's precision, one on average."""
-    agent = Sac(**SMALL)
-    parameters = run(agent, jax.random.key(0), data)[0].learner.parameters
-    parameters = eqx.tree_at(lambda p: p.log_precision, parameters, jnp.log(jnp.asarray([4.0, 1.0, 0.25], jnp.float32)))
-    rows = data.sample(jax.random.key(1), 90)
-    weight = np.asarray(agent._weights(parameters, rows, jnp.ones(90, jnp.float32)))
-    np.testing.assert_allclose(weight.mean(), 1, rtol=1e-5)
-    np.testing.assert_allclose(weight / weight.max(), np.array([1, 0.25, 0.0625])[rows.demonstrator], rtol=1e-5)
-
-
 @pytest.mark.parametrize("bounded", [True, False])
 def test_values_ahead_are_bounded(bounded, data):
     """Critics that are far off move the loss only as far as a bounded value can."""

@@ -51,7 +51,7 @@ def four_settings(max_precision: float, bias_scale: float) -> tuple[Setting, ...
 # returns: chosen by these alone, before anything was learnt from them.
 TASKS = {
     "cartpole": Task("cartpole", "CartPole-v1", "cartpole", four_settings(1.0, 30.0)),
-    "lunarlander": Task("lunarlander", "LunarLander-v3", "lunarlander_iq", four_settings(0.33, 105.0)),
+    "lunarlander": Task("lunarlander", "LunarLander-v3", "lunarlander_iq", four_settings(0.3, 40.0)),
 }
 
 

@@ -17,6 +17,7 @@ from irleed.iq.networks import Mlp
 
 SHIPPED = ("cartpole", "lunarlander", "lunarlander_iq")
 FORMAT = "irleed-critic"
+STANDARD = ("centre", "spread")  # of observations; critics that see them as they are have none
 
 
 def load_critic(name: str | Path) -> Mlp:
@@ -25,8 +26,9 @@ def load_critic(name: str | Path) -> Mlp:
     try:
         arrays = load(shipped.read_bytes() if name in SHIPPED else Path(name).read_bytes())
         layers = sum(key.startswith("weights.") for key in arrays)
+        plain = Inputs.plain(arrays["weights.0"][:, 0])
         return Mlp(
-            inputs=Inputs.plain(arrays["weights.0"][:, 0]),
+            inputs=Inputs(*(jnp.asarray(arrays[name]) for name in STANDARD)) if STANDARD[0] in arrays else plain,
             weights=tuple(jnp.asarray(arrays[f"weights.{layer}"]) for layer in range(layers)),
             offsets=tuple(jnp.asarray(arrays[f"offsets.{layer}"]) for layer in range(layers)),
         )
@@ -61,7 +63,8 @@ def check_fit(critic: Mlp, name: str, observation_shape: tuple[int, ...], action
 
 
 def save_critic(path: Path, critic: Mlp) -> None:
-    """Write what `load_critic` reads: one `weights.N` and one `offsets.N` a layer."""
-    layers = {f"weights.{n}": np.asarray(w) for n, w in enumerate(critic.weights)}
+    """Write what `load_critic` reads: one `weights.N` and one `offsets.N` a layer; `centre` and `spread` of inputs."""
+    layers = {name: np.ravel(getattr(critic.inputs, name)) for name in STANDARD}
+    layers |= {f"weights.{n}": np.asarray(w) for n, w in enumerate(critic.weights)}
     layers |= {f"offsets.{n}": np.asarray(o) for n, o in enumerate(critic.offsets)}
     save_file(layers, str(path), metadata={"irleed": json.dumps({"format": FORMAT, "version": "1"})})

@@ -5,12 +5,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from irleed._typing import Array, Int, Key, Shaped
 from irleed.arena import AbstractArena, HostArena
-from irleed.data.transitions import Inputs, Transitions, stack
+from irleed.data.transitions import Transitions, stack
 from irleed.experiments.critics import save_critic
 from irleed.experiments.stages import Stages, one_of
 from irleed.iq.critic import SoftCritic
@@ -44,15 +43,15 @@ def by_imitation(
 ) -> Experts:
     """Inverse soft Q-learning from the play of a critic: how the critics of the paper's demonstrators were made.
 
-    Values are in natural scale, in which a precision of 1 is the expert's own.
+    Values are in natural scale, in which a precision of 1 is the expert's own. Critics see observations standardised;
+    so will the biases of demonstrators that are made from them.
     """
     play_key, learn_key = jax.random.split(key)
     expert = draw_demonstrators(play_key, critic, np.inf, 0.0, 1)
     played = arena.play(play_key, expert, CriticDemonstrator.act, episodes)
     data = stack([Transitions.from_demonstrations(to_demonstrations(played))] * seeds)
     state, _ = train_all(learner, jax.random.split(learn_key, seeds), data, arena.actions, 1, told)
-    critics = jax.vmap(on_plain_inputs)(state.parameters.q)
-    return _critics(jax.vmap(learner.policy)(state.parameters), state.diverged, critics)
+    return _critics(jax.vmap(learner.policy)(state.parameters), state.diverged, state.parameters.q)
 
 
 def by_actor_critic(
@@ -71,18 +70,6 @@ def by_actor_critic(
         learnt = learn_and_try(agent, keys, arena, keys[0], progress=told, **watched)[0].learner
     policies = jax.vmap(agent.policy)(learnt.parameters)
     return Experts(policies, learnt.diverged, lambda path, number: one_of(policies, number).save(path))
-
-
-def on_plain_inputs(network: Mlp) -> Mlp:
-    """The same function, of observations as they are."""
-    centre, spread = jnp.ravel(network.inputs.centre), jnp.ravel(network.inputs.spread)
-    first = network.weights[0] / spread[:, None]
-    return Mlp(
-        inputs=Inputs.plain(network.inputs.centre),
-        weights=(first, *network.weights[1:]),
-        offsets=(network.offsets[0] - centre @ first, *network.offsets[1:]),
-        activation=network.activation,
-    )
 
 
 def _critics(policies: AbstractActor, diverged: Int[Array, " P"], critics: Mlp) -> Experts:

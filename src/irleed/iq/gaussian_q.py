@@ -5,6 +5,10 @@ before it is squashed into its bounds: $Q(s, z) = C(s) - \frac12\sum ((z - \mu(s
 known in closed form, and nothing has to be drawn: demonstrator $i$, who pursues $\beta_i(Q + \epsilon_i)$ with a bias
 that is linear in $z$, acts by $N(\mu + \delta_i, \sigma^2/\beta_i)$, and
 $V_i = \log\int\exp(\beta_i(Q + \epsilon_i))\,dz = \beta_i C + \sum\log(\sigma\sqrt{2\pi/\beta_i})$.
+
+Exact as that is (`own_values`), it says little where demonstrators are seldom in the same situation: $\sigma(s)$ then
+explains their spreads. By default demonstrators are therefore those of `irleed.iq.residuals`, as when playing, and
+the shared policy learns from what they did by how precise they are.
 """
 
 import equinox as eqx
@@ -19,13 +23,15 @@ from irleed.envs.step import Bounds
 from irleed.iq import objective
 from irleed.iq.gaussian import Gaussian, GaussianPolicy, GaussianView, Squashing, gaussians
 from irleed.iq.networks import AbstractBias, Activation, Mlp, biases, unbiased
+from irleed.iq.residuals import AbstractResiduals, ResidualView
 
 
-class Parameters(eqx.Module):
+class Parameters(AbstractResiduals):
     """What is shared, and the demonstrators."""
 
     actor: Mlp
     level: Mlp  # C(s)
+    log_spread: Float[Array, " A"]
     log_precision: Float[Array, " D"]
     bias: AbstractBias
     squashing: Squashing  # held fixed
@@ -34,8 +40,11 @@ class Parameters(eqx.Module):
 class GaussianQ(AbstractOffline):
     r"""IRLEED with values quadratic in the action.
 
-    **Fields:** those of `irleed.iq.soft_q.SoftQ`, in natural scale; the bias is how far a demonstrator's mean is off,
-    in spreads of the shared policy.
+    **Fields:** those of `irleed.iq.soft_q.SoftQ`, in natural scale, and
+
+    - `own_values`: whether demonstrators have values of their own, of which precision and bias are part; the bias is
+      then how far a mean is off, in spreads of the shared policy. Else they act around the shared policy, see
+      `irleed.iq.residuals`, and their transitions count by $\beta_i^k$, $k$ being the `sharpness`.
     """
 
     hidden: tuple[int, ...] = eqx.field(static=True, default=(128, 128))
@@ -51,6 +60,8 @@ class GaussianQ(AbstractOffline):
     bias_scale: Scalar = 1.0
     bias_penalty: Scalar = 10.0
     rank: int | None = eqx.field(static=True, default=None)
+    own_values: bool = eqx.field(static=True, default=False)
+    sharpness: Scalar = 2.0
     learn_precision: bool = eqx.field(static=True, default=True)
     learn_bias: bool = eqx.field(static=True, default=True)
 
@@ -71,6 +82,7 @@ class GaussianQ(AbstractOffline):
         return Parameters(
             actor=Mlp.init(actor_key, inputs, (*self.hidden, 2 * actions.size), self.activation),
             level=Mlp.init(level_key, inputs, (*self.hidden, 1), self.activation),
+            log_spread=jnp.zeros(actions.size, jnp.float32),
             log_precision=jnp.zeros(demonstrators, jnp.float32),
             bias=unbiased(biases(bias_key, demonstrators, inputs, sizes, self.activation, self.rank)),
             squashing=Squashing.into(actions),
@@ -81,6 +93,7 @@ class GaussianQ(AbstractOffline):
         return {
             "actor": self.rate,
             "level": self.rate,
+            "log_spread": 0.0 if self.own_values else self.precision_rate,
             "log_precision": self.precision_rate if self.learn_precision else 0.0,
             "bias": self.bias_rate if self.learn_bias else 0.0,
             "squashing": 0.0,
@@ -89,13 +102,15 @@ class GaussianQ(AbstractOffline):
     def acting(
         self, parameters: Parameters, obs: Float[Array, "B ..."], who: Int[Array, " B"]
     ) -> tuple[Gaussian, Float[Array, " B"], Float[Array, "B A"]]:
-        r"""$\pi_i$, $V_i$ and $\delta_i/\sigma$ in each situation of a batch."""
+        r"""$\pi_i$, $V_i$ and the bias in each situation of a batch; without values of their own, $\pi$ and $V$."""
         shared = gaussians(parameters.actor, obs)
-        precision = gauge(parameters.log_precision)[who] if self.learn_precision else jnp.zeros(who.shape, jnp.float32)
         shift = parameters.bias(obs, who) if self.learn_bias else jnp.zeros_like(shared.mean)
-        own = shared.as_demonstrator(precision, self.bias_scale * jnp.exp(shared.log_spread) * shift)
-        level = jnp.exp(precision) * jax.vmap(parameters.level)(obs)[:, 0]
-        return own, level + jnp.sum(own.log_spread + 0.5 * jnp.log(2 * jnp.pi), -1), shift
+        level = jax.vmap(parameters.level)(obs)[:, 0]
+        if self.own_values:
+            precision = gauge(parameters.log_precision)[who] if self.learn_precision else jnp.zeros_like(level)
+            shared = shared.as_demonstrator(precision, self.bias_scale * jnp.exp(shared.log_spread) * shift)
+            level = jnp.exp(precision) * level
+        return shared, level + jnp.sum(shared.log_spread + 0.5 * jnp.log(2 * jnp.pi), -1), shift
 
     def loss(self, parameters: Parameters, batch: Row) -> Float[Array, ""]:
         """See `AbstractOffline.loss`."""
@@ -108,11 +123,16 @@ class GaussianQ(AbstractOffline):
         step = value[:count] - ahead
         term = jax.vmap(objective.Terms)(likelihood, likelihood + step, step)
         loss = jax.vmap(objective.demonstration_loss, (0, None))(term, self.penalty)
-        return jnp.mean(loss + self.bias_penalty * jax.vmap(objective.bias_penalty)(shift[:count]))
+        biased = self.bias_penalty * jnp.mean(jax.vmap(objective.bias_penalty)(shift[:count]))
+        if self.own_values or not (self.learn_precision or self.learn_bias):
+            return jnp.mean(loss) + biased
+        if self.learn_precision:
+            loss = parameters.counts(who, self.sharpness, jnp.ones_like(loss)) * loss
+        return jnp.mean(loss) + biased + parameters.misfit(batch, self.bias_scale * shift[:count])
 
     def policy(self, parameters: Parameters) -> GaussianPolicy:
         """The shared policy: precision 1 in the gauge, no bias."""
-        return GaussianPolicy(parameters.actor, parameters.squashing)
+        return parameters.policy
 
     def log_precision(self, parameters: Parameters, data: Transitions) -> Float[Array, " D"]:
         """See `AbstractAlgorithm.log_precision`."""
@@ -120,9 +140,11 @@ class GaussianQ(AbstractOffline):
 
     def view(
         self, parameters: Parameters, observation: Shaped[Array, "..."], demonstrator: Int[Array, ""]
-    ) -> GaussianView:
+    ) -> GaussianView | ResidualView:
         """See `AbstractAlgorithm.view`."""
         own, _, (shift,) = self.acting(parameters, observation[None], demonstrator[None])
-        (own,) = (jax.tree.map(lambda leaf: leaf[0], own),)
         off = self.bias_scale * shift
+        if not self.own_values:
+            return parameters.view(observation, demonstrator, off if self.learn_bias else None)
+        own = jax.tree.map(lambda leaf: leaf[0], own)
         return GaussianView(own, off if self.learn_bias else off * jnp.nan, parameters.squashing)

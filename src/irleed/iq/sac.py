@@ -2,7 +2,7 @@ r"""IRLEED with continuous actions, by playing: the soft actor-critic form of in
 
 The critic implies a reward, $r = Q(s, a) - \gamma V(s')$ with $V(s) = E_{a\sim\pi}[Q(s, a) - T\log\pi(a|s)]$, and the
 actor follows the critic. Demonstrator $i$ acts around the shared policy: off by $\delta_i(s)$, with a spread that is
-smaller the higher their precision $\beta_i$ (see `irleed.iq.gaussian`).
+smaller the higher their precision $\beta_i$ (see `irleed.iq.residuals`).
 
 With the penalty on both what is shown and what is played, the best reward for given data is bounded: it lies between
 $-1/c$ and $1/c$. The default objective, `targets`, says so directly (LS-IQ, Al-Hafez et al., 2023): rewards are to be
@@ -16,7 +16,6 @@ import jax
 import jax.numpy as jnp
 
 from irleed._typing import Array, Float, Int, Key, Scalar, Shaped
-from irleed.algorithm import AbstractView
 from irleed.data.transitions import Inputs, Row, Transitions
 from irleed.demonstrator import gauge
 from irleed.envs.step import Bounds, Transition
@@ -24,15 +23,16 @@ from irleed.iq.actor_critic import Critics, soft_value
 from irleed.iq.agent import AbstractAgent
 from irleed.iq.gaussian import GaussianPolicy, Squashing, gaussians
 from irleed.iq.networks import AbstractBias, Activation, Mlp, biases, unbiased
+from irleed.iq.residuals import AbstractResiduals, ResidualView
 
 
-class Parameters(eqx.Module):
+class Parameters(AbstractResiduals):
     """What is shared, and the demonstrators."""
 
     actor: Mlp
     critics: Critics
     ended: Float[Array, ""]  # the reward of every step after the task has ended
-    log_spread: Float[Array, " A"]  # of demonstrators' actions, in bounds from -1 to 1, at precision 1
+    log_spread: Float[Array, " A"]
     log_precision: Float[Array, " D"]
     bias: AbstractBias
     squashing: Squashing  # held fixed
@@ -56,7 +56,8 @@ class Sac(AbstractAgent):
     - `penalise`: rewards of what is shown and played (`mixture`), or of what is shown alone.
     - `absorbing`: whether the value of an end is learnt as that of a situation which stays as it is; else it is nought.
     - `own_values`: whether each demonstrator has values by their own policy and temperature $T/\beta_i$, as published.
-      Else precision and bias are those that make their actions likeliest, and transitions count by precision.
+      Else precision and bias are those that make their actions likeliest, and transitions count by
+      $\beta_i^k$, $k$ being the `sharpness`: what is visited at the optimum is the mixture of what was shown, by count.
     """
 
     hidden: tuple[int, ...] = eqx.field(static=True, default=(256, 256))
@@ -86,6 +87,7 @@ class Sac(AbstractAgent):
     bounded: bool = eqx.field(static=True, default=True)
     absorbing: bool = eqx.field(static=True, default=True)
     own_values: bool = eqx.field(static=True, default=False)
+    sharpness: Scalar = 2.0
     learn_precision: bool = eqx.field(static=True, default=True)
     learn_bias: bool = eqx.field(static=True, default=True)
     random: Scalar = 0.0
@@ -159,8 +161,10 @@ class Sac(AbstractAgent):
         if self.bounded:
             after = jnp.clip(after, -most / (1 - self.discount), most / (1 - self.discount))
         reward = parameters.critics(rows.obs, parameters.squashing.unit(rows.action)) - self.discount * after[None]
+        by_precision = self.learn_precision and not self.own_values
+        counts = parameters.counts(rows.demonstrator, self.sharpness, shown) if by_precision else jnp.ones_like(shown)
         # Means over the rows shown and over those played: there are as many of either.
-        of_shown, of_played = 2 * shown * self._weights(parameters, rows, shown), 2 * (1 - shown)
+        of_shown, of_played = 2 * shown * counts, 2 * (1 - shown)
         if self.objective == "targets":
             error = of_shown[None] * (reward - most) ** 2 + of_played[None] * (reward + most) ** 2
             found = 0.5 * self.penalty * jnp.sum(jnp.mean(error, -1))
@@ -175,13 +179,6 @@ class Sac(AbstractAgent):
             return found
         error = of_shown * (parameters.ended - most) ** 2 + of_played * (parameters.ended + most) ** 2
         return found + 0.5 * self.penalty * jnp.mean((1 - rows.proceeds) * error)
-
-    def _weights(self, parameters: Parameters, rows: Row, counted: Float[Array, " B"]) -> Float[Array, " B"]:
-        """How much each row that was shown counts, 1 on average over those counted."""
-        if self.own_values or not self.learn_precision:
-            return jnp.ones_like(counted)
-        weight = jnp.exp(jax.lax.stop_gradient(gauge(parameters.log_precision)))[rows.demonstrator]
-        return weight * jnp.sum(counted) / jnp.sum(counted * weight)
 
     def _value(
         self, key: Key, parameters: Parameters, critics: Critics, obs: Float[Array, "B ..."], who: Int[Array, " B"]
@@ -208,25 +205,15 @@ class Sac(AbstractAgent):
 
     def _demonstrator_loss(self, parameters: Parameters, shown: Row) -> Float[Array, ""]:
         """Precision and bias under which what was shown is likeliest, the shared policy being as it is."""
-        shift = parameters.bias(shown.obs, shown.demonstrator) if self.learn_bias else 0.0
+        shift = parameters.bias(shown.obs, shown.demonstrator) if self.learn_bias else jnp.zeros_like(shown.action)
         found = self.bias_penalty * jnp.mean(jnp.square(shift))
         if self.own_values:
             return found
-        middle = jnp.tanh(gaussians(jax.lax.stop_gradient(parameters.actor), shown.obs).mean + self.bias_scale * shift)
-        log_spread = self._log_spread(parameters, shown.demonstrator)
-        unit = parameters.squashing.unit(shown.action)
-        return found + jnp.mean(0.5 * ((unit - middle) * jnp.exp(-log_spread)) ** 2 + log_spread)
-
-    def _log_spread(self, parameters: Parameters, who: Int[Array, "*B"]) -> Float[Array, "*B A"]:
-        log_precision = gauge(parameters.log_precision)[who][..., None]
-        return (
-            jnp.broadcast_to(parameters.log_spread, (*log_precision.shape[:-1], len(parameters.log_spread)))
-            - 0.5 * log_precision
-        )
+        return found + parameters.misfit(shown, self.bias_scale * shift)
 
     def policy(self, parameters: Parameters) -> GaussianPolicy:
         """The shared policy."""
-        return GaussianPolicy(parameters.actor, parameters.squashing)
+        return parameters.policy
 
     def log_precision(self, parameters: Parameters, data: Transitions) -> Float[Array, " D"]:
         """See `AbstractAlgorithm.log_precision`."""
@@ -234,30 +221,7 @@ class Sac(AbstractAgent):
 
     def view(
         self, parameters: Parameters, observation: Shaped[Array, "..."], demonstrator: Int[Array, ""]
-    ) -> "ResidualView":
+    ) -> ResidualView:
         """See `AbstractAlgorithm.view`."""
-        shared = self.policy(parameters).gaussian(observation).mean
         shift = self.bias_scale * parameters.bias(observation[None], demonstrator[None])[0]
-        shift = shift if self.learn_bias else jnp.zeros_like(shift)
-        middle, spread = jnp.tanh(shared + shift), self._log_spread(parameters, demonstrator)
-        off = (middle - jnp.tanh(shared)) * jnp.exp(-parameters.log_spread)
-        return ResidualView(middle, spread, off if self.learn_bias else off * jnp.nan, parameters.squashing)
-
-
-class ResidualView(AbstractView):
-    """A demonstrator around the shared policy's middle action, in bounds from -1 to 1."""
-
-    middle: Float[Array, " A"]
-    log_spread: Float[Array, " A"]
-    shift: Float[Array, " A"]  # how far the middle is off, in spreads at precision 1; NaN: no bias is known
-    squashing: Squashing
-
-    def log_likelihood(self, action: Float[Array, " A"]) -> Float[Array, ""]:
-        """See `AbstractView.log_likelihood`: a density in the action's own units."""
-        standard = (self.squashing.unit(action) - self.middle) * jnp.exp(-self.log_spread)
-        scale = self.log_spread + jnp.log(self.squashing.half) + 0.5 * jnp.log(2 * jnp.pi)
-        return jnp.sum(-0.5 * standard**2 - scale)
-
-    def sizes(self) -> tuple[Float[Array, ""], Float[Array, ""]]:
-        """See `AbstractView.sizes`."""
-        return jnp.mean(self.shift**2), jnp.ones(())
+        return parameters.view(observation, demonstrator, shift if self.learn_bias else None)
