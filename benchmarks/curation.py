@@ -1,79 +1,169 @@
-"""What cloning gains from `irleed curate`, on simulated CartPole data: all episodes, or the half of most weight.
+"""What cloning gains from `irleed curate` on simulated mixtures: of all episodes, of those kept, or by their weights.
 
-IRLEED is fitted to every data set; its judgement says which episodes to keep; behaviour cloning learns from all, and
-from these. No reward is looked at before the clones play.
+IRLEED is fitted to every data set, and its judgement weighs the episodes. Behaviour cloning then learns from all of
+them, from those of most weight with half or three quarters of the transitions, and from transitions drawn in proportion
+to the weights. No reward is looked at before the clones play. In the gridworld a clone is a table of frequencies and
+its return is computed; its likeliest action is replaced by any other one time in twenty, as it may walk in circles.
 """
 
+import contextlib
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import tyro
 
-from irleed.arena import DeviceArena
+from irleed._precision import in_double_precision
+from irleed.arena import DeviceArena, HostArena, drawn, likeliest
 from irleed.baselines.bc import BehaviourCloning
 from irleed.curate import Run, curate
 from irleed.data import Demonstrations, Reading
 from irleed.data.transitions import Transitions, stack
 from irleed.envs.cartpole import CartPole
-from irleed.experiments.control import Lanes, learn, train_stack
+from irleed.envs.gridworld import paper_gridworld
+from irleed.experiments.control import learn, train_stack
 from irleed.experiments.control_data import TASKS, play_data
+from irleed.experiments.hopper_data import ENV_ID, POLICIES, demonstrate
+from irleed.expertise import Expertise
+from irleed.fit import fit
+from irleed.fit import suitable as suitable_for_tables
 from irleed.iq.ensemble import NetworkPolicy
+from irleed.iq.gaussian_ensemble import GaussianEnsemble
+from irleed.iq.gaussian_q import GaussianQ
 from irleed.iq.judge import judge
+from irleed.iq.saved import Policy
 from irleed.iq.soft_q import SoftQ
+from irleed.run import train_all
+from irleed.simulate import simulate
+from irleed.tabular.planning import Averaged
+from irleed.tabular.statistics import expected_return
+
+WAYS = ("all", "half", "three quarters", "by weight")
+GRIDS = {"LL": (1.0, 2.0), "LH": (1.0, float("inf")), "HL": (5.0, 2.0)}  # largest precision, accuracy
+DRAWN = 16_384  # transitions that stand for weights
+Returns = dict[str, np.ndarray]  # by way: a row for each setting, a column for each data set
 
 
 @dataclass(frozen=True)
 class Config:
-    """Fit, curate, clone, and print a row for each setting."""
+    """Fit, curate, clone, and print a row for each setting and way."""
 
-    seeds: int = 16
-    """Data sets for each setting."""
+    tasks: tuple[Literal["cartpole", "gridworld", "hopper"], ...] = ("cartpole", "gridworld", "hopper")
+    """Where the demonstrators acted."""
+    seeds: int = 48
+    """Data sets for each setting; of Hopper a sixth as many."""
     steps: int = 10_000
     """Updates of IRLEED and of cloning."""
-    share: float = 0.5
-    """Of the transitions to keep."""
-    seed: int = 300
+    seed: int = 2000
     """Where the random numbers start."""
 
 
-def kept(data: list[Demonstrations], config: Config, actions: int, key: jax.Array) -> list[Demonstrations]:
-    """The episodes of most weight of every data set, by a fit of its own."""
-    irleed, keys = SoftQ(steps=config.steps), jax.random.split(key, len(data))
+def weights(data: Demonstrations, policy: Policy, found: Expertise) -> dict[str, np.ndarray]:
+    """By way, of every episode."""
+    bias = np.nan_to_num(np.asarray(found.bias))
+    run = Run(policy, data.names, np.asarray(found.precision), bias, Reading())
+    half, most = (curate(data, run, share) for share in (0.5, 0.75))
+    every = np.ones(data.episodes)
+    return dict(zip(WAYS, (every, half.keep.astype(float), most.keep.astype(float), half.weight), strict=True))
+
+
+def chosen(data: Demonstrations, weight: np.ndarray) -> Transitions:
+    """As many transitions for every way, each in proportion to the weight of its episode."""
+    ends = np.cumsum(weight[np.asarray(data.episode)])
+    rows = np.searchsorted(ends, (np.arange(DRAWN) + 0.5) / DRAWN * ends[-1])
+    return Transitions.at(data, rows)
+
+
+def cartpole(config: Config) -> tuple[tuple[str, ...], dict[str, Returns]]:
+    """Three demonstrators drawn around a critic, five episodes each."""
+    arena, task, irleed = DeviceArena(CartPole()), TASKS["cartpole"], SoftQ(steps=config.steps)
+    settings = task.settings[:3]
+    data_key, fit_key, clone_key = jax.random.split(jax.random.key(config.seed), 3)
+    data, _ = play_data(data_key, task, arena, settings, config.seeds)
     rows = [Transitions.from_demonstrations(own) for own in data]
-    parameters = train_stack(irleed, keys, stack(rows), actions).parameters
-    chosen = []
+    parameters = train_stack(irleed, jax.random.split(fit_key, len(data)), stack(rows), arena.actions).parameters
+    weighed = []
     for lane, (own, transitions) in enumerate(zip(data, rows, strict=True)):
         one = jax.tree.map(lambda leaf, lane=lane: np.asarray(leaf[lane : lane + 1]), parameters)
-        found = judge(own.names, irleed, one, transitions)
         policy = NetworkPolicy(jax.tree.map(np.asarray, jax.vmap(irleed.policy)(one)))
-        run = Run(policy, own.names, np.asarray(found.precision), np.asarray(found.bias), Reading())
-        chosen.append(own.take(np.flatnonzero(curate(own, run, config.share).keep)))
-    return chosen
+        weighed.append(weights(own, policy, judge(own.names, irleed, one, transitions)))
+    found: dict[str, Returns] = {"likeliest": {}, "drawn": {}}
+    for way in WAYS:
+        many = stack([chosen(own, weight[way]) for own, weight in zip(data, weighed, strict=True)])
+        clones = learn(clone_key, arena, BehaviourCloning(steps=config.steps), many)
+        found["likeliest"][way] = np.asarray(clones.greedy).reshape(len(settings), -1)
+        found["drawn"][way] = np.asarray(clones.sampled).reshape(len(settings), -1)
+    return tuple(setting.name for setting in settings), found
+
+
+def hopper(config: Config) -> tuple[tuple[str, ...], dict[str, Returns]]:
+    """Three policies of several stages of training, 1,000 steps each."""
+    irleed, cloning = GaussianQ(steps=config.steps), GaussianQ.cloning(steps=config.steps)
+    count = max(2, config.seeds // 6)
+    earned: dict[str, list[np.ndarray]] = {"likeliest": [], "drawn": []}
+    with contextlib.closing(HostArena(ENV_ID)) as arena:
+        for number in range(count):
+            keys = jax.random.split(jax.random.fold_in(jax.random.key(config.seed), number), 4)
+            data = demonstrate(keys[0], 1_000)
+            rows = Transitions.from_demonstrations(data)
+            state, _ = train_all(irleed, keys[1:2], stack([rows]), arena.actions, len(POLICIES))
+            parameters = jax.tree.map(np.asarray, state.parameters)
+            policy = jax.tree.map(np.asarray, GaussianEnsemble(jax.vmap(irleed.policy)(parameters)))
+            weighed = weights(data, policy, judge(data.names, irleed, parameters, rows))
+            many = stack([chosen(data, weighed[way]) for way in WAYS])
+            state, _ = train_all(cloning, jnp.repeat(keys[2:3], len(WAYS)), many, arena.actions, len(POLICIES))
+            clones = jax.vmap(cloning.policy)(state.parameters)
+            for kind, act in (("likeliest", likeliest), ("drawn", drawn)):
+                earned[kind].append(arena.returns(keys[3], clones, act, 20).mean(1))
+    return ("ABC",), {
+        kind: {way: np.array([each[place] for each in own])[None] for place, way in enumerate(WAYS)}
+        for kind, own in earned.items()
+    }
+
+
+def gridworld(config: Config) -> tuple[tuple[str, ...], dict[str, Returns]]:
+    """Five demonstrators in the paper's gridworld, 40 episodes each."""
+    mdp, planner = paper_gridworld().mdp, Averaged()
+    value = in_double_precision(lambda policy: float(expected_return(mdp, jnp.asarray(policy))))
+    found = {kind: {way: np.zeros((len(GRIDS), config.seeds)) for way in WAYS} for kind in ("likeliest", "drawn")}
+    for row, (precision, accuracy) in enumerate(GRIDS.values()):
+        for number in range(config.seeds):
+            key = jax.random.fold_in(jax.random.key(config.seed), number)
+            data, _ = simulate(key, mdp, planner=planner, max_precision=precision, accuracy=accuracy, endless=True)
+            fitted = fit(data, mdp, algorithm=suitable_for_tables(mdp, planner), endless=True)
+            for way, weight in weights(data, fitted.policy, fitted.expertise).items():
+                count = np.full(fitted.policy.probabilities.shape, 0.25)
+                own = (weight / np.average(weight, weights=data.length))[np.asarray(data.episode)]
+                np.add.at(count, (np.asarray(data.observation), np.asarray(data.action)), own)
+                often, best = count / count.sum(1, keepdims=True), np.eye(count.shape[1])[count.argmax(1)]
+                found["drawn"][way][row, number] = value(often)
+                found["likeliest"][way][row, number] = value(0.95 * best + 0.05 / count.shape[1])
+    return tuple(GRIDS), found
+
+
+RUNS: dict[str, Callable[[Config], tuple[tuple[str, ...], dict[str, Returns]]]] = {
+    "cartpole": cartpole,
+    "gridworld": gridworld,
+    "hopper": hopper,
+}
 
 
 def main(config: Config) -> None:
     """Measure and print."""
-    arena, task = DeviceArena(CartPole()), TASKS["cartpole"]
-    settings = task.settings[:3]
-    data_key, fit_key, clone_key = jax.random.split(jax.random.key(config.seed), 3)
-    data, returns = play_data(data_key, task, arena, settings, config.seeds)
-    clones: dict[str, Lanes] = {}
-    for name, own in {"all": data, "kept": kept(data, config, arena.actions, fit_key)}.items():
-        rows = stack([Transitions.from_demonstrations(each) for each in own])
-        clones[name] = learn(clone_key, arena, BehaviourCloning(steps=config.steps), rows)
-    print("return of the clone   all   kept   difference (standard error)")
-    for kind in ("greedy", "sampled"):
-        every, some = (np.asarray(getattr(clones[name], kind)).reshape(3, -1) for name in ("all", "kept"))
-        for i, setting in enumerate(settings):
-            gain = some[i] - every[i]
-            error = gain.std(ddof=1) / np.sqrt(len(gain))
-            best = returns.reshape(3, config.seeds, -1)[i].max(-1).mean()
-            print(
-                f"{kind:8} {setting.name}, best demonstrator {best:.0f}: "
-                f"{every[i].mean():.0f} {some[i].mean():.0f} {gain.mean():+.0f} ({error:.0f})",
-                flush=True,
-            )
+    for task in config.tasks:
+        settings, found = RUNS[task](config)
+        for kind, returns in found.items():
+            for row, name in enumerate(settings):
+                every = returns["all"][row]
+                said = [f"all {every.mean():.4g}"]
+                for way in WAYS[1:]:
+                    gain = returns[way][row] - every
+                    error = gain.std(ddof=1) / np.sqrt(len(gain))
+                    said.append(f"{way} {returns[way][row].mean():.4g} {gain.mean():+.3g} ({error:.2g})")
+                print(f"{task} {name}, {kind} actions, {len(every)} data sets: {'; '.join(said)}", flush=True)
 
 
 if __name__ == "__main__":

@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from irleed import arena as arenas
 from irleed.arena import DeviceArena, HostArena, drawn, likeliest
+from irleed.arena import host as arenas
 from irleed.baselines.sqil import Sqil
 from irleed.data.transitions import Transitions, stack
 from irleed.envs.cartpole import CartPole

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from irleed import arena as arenas
 from irleed import logs
 from irleed.arena import DeviceArena, HostArena
+from irleed.arena import host as arenas
 from irleed.baselines.bc import BehaviourCloning
 from irleed.baselines.sqil import Sqil
 from irleed.checkpoint import Keeper, Stopped

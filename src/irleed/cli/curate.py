@@ -122,7 +122,7 @@ def _masks(source: Path, out: Path, data: Demonstrations, found: Curation) -> No
     masks: dict[str, list[str]] = {KEEP: [], DROP: []}
     for name, keep in zip(robomimic.demo_names(source), found.keep, strict=True):
         masks[KEEP if keep else DROP].append(name)
-    robomimic.write_masks(source, out, masks)
+    robomimic.write_masks(source, out, {mask: names for mask, names in masks.items() if names})
 
 
 def _folder(source: Path, out: Path, data: Demonstrations, found: Curation) -> None:

@@ -91,3 +91,6 @@ def test_curation_of_a_robomimic_file_is_two_masks_in_a_copy(tmp_path):
     with h5py.File(tmp_path / "copy.hdf5") as file:
         kept, dropped = ([name.decode() for name in file[f"mask/irleed_{part}"][:]] for part in ("keep", "drop"))
     assert kept == ["demo_0", "demo_2"] and dropped == ["demo_1", "demo_3"]
+    main(["curate", str(source), "--run", str(run), "--out", str(tmp_path / "all.hdf5"), "--share", "1"])
+    with h5py.File(tmp_path / "all.hdf5") as file:
+        assert len(file["mask/irleed_keep"]) == 4 and "irleed_drop" not in file["mask"]

@@ -76,6 +76,12 @@ def test_demonstrators(stored, refusal):
         assert "other kinds" in refusal(path, demonstrator=name)
     assert read(stored(columns(operator=["c", "d"]))).names == ("c", "d")
     assert read(stored(columns(operator=["c", "d"], demonstrator=["e", "e"]))).names == ("e",)
+    said = [[json.dumps({"operator": who})] for who in ("f", "g")]
+    assert read(stored(columns(infos=said))).names == ("f", "g")
+    assert read(stored(columns(infos=said, demonstrator=["e", "e"]))).names == ("e",)
+    assert read(stored(columns(infos=[said[0], ["{}"]]))).names == ("expert",)
+    assert read(stored(columns(infos=[said[0], ["{"]]))).names == ("expert",)
+    assert read(stored(columns(operator=[0.5, 1.0])), demonstrator="episode").names == ("expert",)
     assert "no JSON" in refusal(stored(columns(infos=[["{"], ["{}"]])), demonstrator="pilot")
     assert "no 'pilot'" in refusal(stored(columns(infos=None)), demonstrator="pilot")
     assert "no others" in refusal(path, obs=("image",))
@@ -155,11 +161,9 @@ def test_what_is_written_is_read(tmp_path, rewards, kind, capsys):
         assert one.dtype == other.dtype
         np.testing.assert_array_equal(one, other)
     rows = datasets.load_from_disk(str(tmp_path / "out"))
-    assert set(rows.column_names) == {"obs", "acts", "infos", "terminal", "demonstrator"} | (
-        {"rews"} if rewards else set()
-    )
+    assert set(rows.column_names) == {"obs", "acts", "infos", "terminal"} | ({"rews"} if rewards else set())
     assert rows["terminal"][:] == [True, False]
-    assert rows["infos"][1] == ["{}", "{}"]
+    assert rows["infos"][1] == ['{"demonstrator": "Ann"}'] * 2
     assert [len(obs) for obs in rows["obs"]] == [4, 3]
 
 

@@ -1,6 +1,7 @@
 """Pickles of trajectories are read as data; nothing in them is run, and whatever else they hold is one line."""
 
 import builtins
+import collections
 import copyreg
 import functools
 import os
@@ -58,6 +59,22 @@ def test_pickles_of_all_protocols(tmp_path, protocol, shape, kind):
     path = stored(tmp_path / "expert.pkl", trajectories(shape=shape, kind=kind), protocol)
     assert FORMAT.recognises(path)
     agrees(read(path), trajectories(shape=shape, kind=kind.replace(">", "")))
+
+
+@pytest.mark.parametrize("protocol", [2, 3, 4, 5])
+def test_what_the_program_collects(tmp_path, protocol):
+    """Its `expert_generation` appends tuples to the lists of a `defaultdict`."""
+    data = collections.defaultdict(list)
+    for key, values in trajectories(kind="f8").items():
+        data[key].extend(values if key == "lengths" else map(tuple, values))
+    agrees(read(stored(tmp_path / "expert.pkl", data, protocol)), trajectories(kind="f8"))
+
+
+def test_rows_of_a_replay_memory_are_refused(tmp_path, refusal):
+    rows = np.empty((4, 5), object)
+    rows[:] = 0.5
+    np.save(tmp_path / "expert.npy", rows, allow_pickle=True)
+    assert "got an array, expected a dict of lists" in refusal(tmp_path / "expert.npy")
 
 
 def ragged(values) -> np.ndarray:
@@ -201,6 +218,8 @@ GLOBAL = b"cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\0\x85C\x01b\
         b"cnumpy\ndtype\nN}X\x0c\0\0\0__defaults__Ns\x86b.",  # changes a function
         b"cnumpy\ndtype\n}X\x09\0\0\0_functionNsb.",
         b"c_codecs\nencode\nX\x01\0\0\0aX\x03\0\0\0zip\x86R.",
+        b"cbuiltins\nlist\n(K\x01\x85tR.",  # a list of something
+        b"ccollections\ndefaultdict\ncbuiltins\nlist\n\x85RN}X\x0f\0\0\0default_factoryNs\x86b.",
         b"cnumpy\nload\n.",
         b"cnumpy.core.multiarray\n__builtins__\n.",
         b"\x8c\x05numpy\x8c\x0bdtype.__new\x93.",

@@ -18,7 +18,7 @@ from irleed.data.formats.base import Format, Reading, library, refuse
 from irleed.errors import DataError
 
 COLUMNS = ("obs", "acts", "terminal")  # these there must be; infos, rews and others may be
-OWNERS = ("demonstrator", "operator")  # columns that say who acted without being named
+OWNERS = ("demonstrator", "operator")  # columns or entries of infos that say who acted without being named
 
 
 def write(demonstrations: Demonstrations, out: Path) -> None:
@@ -36,17 +36,17 @@ def write(demonstrations: Demonstrations, out: Path) -> None:
 
 
 def _columns(demonstrations: Demonstrations) -> dict[str, list[Any]]:
-    """One entry a trajectory in each."""
+    """One entry a trajectory in each; who acted is in the infos, as `imitation` reads no folder with other columns."""
     start, length = demonstrations.start, demonstrations.length
     steps = [slice(first, first + count) for first, count in zip(start, length, strict=True)]
     obs, action = np.asarray(demonstrations.obs), np.asarray(demonstrations.action)
     rows = np.asarray(demonstrations.row)[start]
+    said = [json.dumps({"demonstrator": demonstrations.names[owner]}) for owner in demonstrations.owner]
     columns = {
         "obs": [obs[row : row + count + 1] for row, count in zip(rows, length, strict=True)],
         "acts": [action[step] for step in steps],
-        "infos": [["{}"] * int(count) for count in length],
+        "infos": [[info] * int(count) for info, count in zip(said, length, strict=True)],
         "terminal": [bool(demonstrations.terminated[step.stop - 1]) for step in steps],
-        "demonstrator": [demonstrations.names[owner] for owner in demonstrations.owner],
     }
     rewards = demonstrations.reward
     return columns if rewards is None else columns | {"rews": [np.asarray(rewards[step]) for step in steps]}
@@ -151,36 +151,36 @@ def _array(values: Any, where: str) -> np.ndarray:
 
 def _owners(table: Any, reading: Reading, path: Path) -> list[str]:
     """Who acted: a column, or else an entry of each trajectory's first info, or else the folder's name."""
-    where = f"{printable(path)}, demonstrators"
-    name = reading.named or next((name for name in OWNERS if name in table.column_names), None)
-    if name is None:
+    if reading.demonstrator == "episode":
         return [path.stem] * len(table)
-    if name in table.column_names:
-        values = table.column(name).to_pylist()
-    else:
-        infos = [_info(row, path) for row in _rows(table, "infos")]
-        if not infos or any(name not in info for info in infos):
-            there = sorted(set.intersection(*map(set, infos))) if infos else []
-            expected = (
-                f"one of the columns {listed(table.column_names)} or of the first infos {listed(there) or 'none'}"
-            )
-            refuse(where, f"no {name!r}", expected, "name the one that says who acted")
-        values = [info[name] for info in infos]
+    where, wanted, columns = f"{printable(path)}, demonstrators", reading.named, table.column_names
+    infos = _first_infos(table)
+    there = sorted(set.intersection(*(set(info or {}) for info in infos))) if infos else []
+    name = next((name for name in ([wanted] if wanted else OWNERS) if name in (*columns, *there)), None)
+    if name is None and wanted is None:
+        return [path.stem] * len(table)
+    if name is None and None in infos:
+        refuse(f"{printable(path)}, infos", "text that is no JSON", "JSON", "name a column instead")
+    if name is None:
+        expected = f"one of the columns {listed(columns)} or of the first infos {listed(there) or 'none'}"
+        refuse(where, f"no {wanted!r}", expected, "name the one that says who acted")
+    values = table.column(name).to_pylist() if name in columns else [(info or {})[name] for info in infos]
     if not all(isinstance(value, str | int) for value in values):
         refuse(where, f"{name!r} of other kinds", "one text or whole number a trajectory", "name another")
     return [str(value) for value in values]
 
 
-def _rows(table: Any, name: str) -> list[Any]:
-    return table.column(name).to_pylist() if name in table.column_names else []
+def _first_infos(table: Any) -> list[dict[str, Any] | None]:
+    """The first info of every trajectory, read as JSON and as nothing else; None where it is none."""
+    column = table.column("infos") if "infos" in table.column_names else []
+    return [_info(getattr(row, "values", None)) for row in column]
 
 
-def _info(infos: Any, path: Path) -> dict[str, Any]:
-    """The first info of a trajectory, read as JSON and as nothing else."""
+def _info(infos: Any) -> dict[str, Any] | None:
     try:
-        info = json.loads(infos[0]) if infos else {}
-    except (ValueError, TypeError, KeyError, RecursionError):
-        refuse(f"{printable(path)}, infos", "text that is no JSON", "JSON", "name a column instead")
+        info = json.loads(infos[0].as_py()) if infos is not None and len(infos) else {}
+    except (ValueError, TypeError, RecursionError):
+        return None
     return info if isinstance(info, dict) else {}
 
 

@@ -100,6 +100,9 @@ NAMES = {(module, name): call for name, call in CALLS.items() for module in MODU
     ("numpy", "dtype"): _Type,
     ("numpy", "ndarray"): lambda *_: _Array(),
     ("_codecs", "encode"): _encode,
+    ("collections", "defaultdict"): lambda *_: {},  # what IQ-Learn collects trajectories in, of lists
+    ("builtins", "list"): lambda: [],
+    ("__builtin__", "list"): lambda: [],
 }
 
 
@@ -186,9 +189,8 @@ def load(path: Path) -> dict[str, Any]:
         if isinstance(value, _Array) and value.shape == () and len(value) == 1:
             value = value[0]
         if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
-            refuse(
-                where, f"a {type(value).__name__.strip('_').lower()}", "a dict of lists", "store it as IQ-Learn does"
-            )
+            got = "an array" if isinstance(value, _Array) else type(value).__name__
+            refuse(where, got, "a dict of lists, its keys text", "store it as IQ-Learn does")
         return {key: _plain(entry, [LARGEST * size + 1000]) for key, entry in value.items()}
     except DataError:
         raise

@@ -1,0 +1,110 @@
+"""What each part of IRLEED with continuous actions is worth, on Hopper by playing from A, B and C together.
+
+    python benchmarks/sac_ablation.py --out runs/ablation                       meant for a GPU
+    python benchmarks/sac_ablation.py --out runs/ablation --only default iq     some of it
+
+Each row changes one thing about the default. All seeds of a row are one batch, on the same demonstrations. What a row
+came to is written as soon as it is known, and taken from there when the same command is given again. A figure is the
+mean over the last quarter of the evaluations, by likeliest actions, one episode each.
+"""
+
+import contextlib
+import dataclasses
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import jax
+import numpy as np
+import tyro
+
+from irleed.arena import HostArena
+from irleed.experiments.hopper_data import ENV_ID, POLICIES, data_sets, kept_demonstrations
+from irleed.experiments.hopper_results import interval
+from irleed.iq.sac import Sac
+from irleed.store import keep, kept, plain
+from irleed.trials import learn_and_try
+
+ROWS = {
+    "default": Sac(),
+    "iq": Sac.iq(),
+    "precision alone": Sac(learn_bias=False),
+    "sharpness 1": Sac(sharpness=1.0),
+    "sharpness 4": Sac(sharpness=4.0),
+    "objective initial": Sac(objective="initial"),
+    "objective mixture": Sac(objective="mixture"),
+    "objective mixture, penalty on what is shown": Sac(objective="mixture", penalise="shown"),
+    "unbounded values": Sac(bounded=False),
+    "ends worth nought": Sac(absorbing=False),
+    "one critic": Sac(critics=1),
+    "critics without layer norm": Sac(critic_activation="relu"),
+    "gradients clipped": Sac(clip=1.0),
+    "constant rates": Sac(decay=False),
+    "published rate of the actor": Sac(actor_rate=3e-5),
+    "own values": Sac(own_values=True),
+    "as published": Sac.paper(copies=8),
+}
+
+
+@dataclass(frozen=True)
+class Config:
+    """Run every row, and print a table."""
+
+    out: Path
+    """Folder for what each row came to."""
+    only: tuple[str, ...] = tuple(ROWS)
+    """Rows to run."""
+    source: str = "ABC"
+    """Whom to learn from."""
+    seeds: int = 5
+    """Runs for each row."""
+    steps: int = 200_000
+    """In the environment."""
+    every: int = 10_000
+    """Steps between evaluations."""
+    seed: int = 7
+    """Where the random numbers start; the reported runs are another one's."""
+    workers: int = dataclasses.field(default_factory=lambda: os.cpu_count() or 1)
+    """Threads of the physics."""
+
+
+def row(config: Config, name: str, arena: HostArena) -> dict[str, np.ndarray]:
+    """What one row came to, from the folder or anew."""
+    agent = dataclasses.replace(ROWS[name], steps=config.steps, capacity=min(config.steps, Sac().capacity))
+    shared = {key: str(getattr(config, key)) for key in ("source", "seeds", "every", "seed")}
+    file, fingerprint = config.out / f"{name.replace(' ', '_')}.npz", {**shared, **plain(agent, "agent")}
+    found = kept(file, fingerprint)
+    if found is None:
+        demonstrations = kept_demonstrations(config.out, config.seed, 1_000, config.workers)
+        data = data_sets(demonstrations, (config.source,), config.seeds)
+        learn_key, play_key = jax.random.split(jax.random.key(config.seed + 1))
+        keys = jax.random.split(learn_key, config.seeds)
+        state, curve = learn_and_try(agent, keys, arena, play_key, data, len(POLICIES), every=config.every)
+        precision = jax.vmap(agent.log_precision)(state.learner.parameters, data)
+        found = {"curve": curve, "log_precision": np.asarray(precision), "lost": np.asarray(state.learner.diverged)}
+        keep(file, fingerprint, found)
+    return found
+
+
+def main(config: Config) -> None:
+    """Measure and print."""
+    config.out.mkdir(parents=True, exist_ok=True)
+    unknown = [name for name in config.only if name not in ROWS]
+    if unknown:
+        raise SystemExit(f"--only {unknown[0]!r}: no such row; there are {', '.join(ROWS)}")
+    print("| | return | highest evaluation | order of precisions right | diverged |\n|---|---|---|---|---|")
+    with contextlib.closing(HostArena(ENV_ID, config.workers)) as arena:
+        for name in config.only:
+            found = row(config, name, arena)
+            curve = np.asarray(found["curve"], float)
+            ends = curve[:, -max(1, curve.shape[1] // 4) :].mean(1)
+            low, high = interval(ends)
+            order = np.argsort(-found["log_precision"], -1) == np.arange(len(POLICIES))
+            right = f"{int(order.all(-1).sum())} of {len(ends)}" if ROWS[name].learn_precision else ""
+            lost = int((found["lost"] >= 0).sum())
+            best = curve.mean(0).max()
+            print(f"| {name} | {ends.mean():.0f} [{low:.0f}, {high:.0f}] | {best:.0f} | {right} | {lost} |", flush=True)
+
+
+if __name__ == "__main__":
+    main(tyro.cli(Config))
