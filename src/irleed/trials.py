@@ -34,11 +34,11 @@ def learn_and_try(
     keeper: Keeper | None = None,
     look: Look | None = None,
 ) -> tuple[AgentState, Float[np.ndarray, "P E"]]:
-    """A whole run for each key; and after every so many steps what its likeliest actions earn, on average.
+    """A whole run for each key; and after every so many steps, about, what its likeliest actions earn, on average.
 
     Every stretch between evaluations begins new episodes, so that a run that was stopped ends as it would have.
     """
-    stretch = max(1, every // agent.copies)  # rounds
+    stretch = -(-agent.rounds // max(1, round(agent.steps / every)))  # in rounds
     count = -(-agent.rounds // stretch)
     with contextlib.closing(arena.beside(len(keys) * agent.copies)) as env:
 
