@@ -6,10 +6,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from irleed._typing import Array, Bool, Float, Int, Key
+from irleed.envs import mdp_checks as checks
 from irleed.envs.sparse import SparseMatrix
 from irleed.errors import DataError, problem
-
-ROW_SUM_TOLERANCE = 1e-6
 
 
 class FiniteMDP(eqx.Module):
@@ -61,16 +60,15 @@ class FiniteMDP(eqx.Module):
         `terminal` is a mask or a list of states. Terminal states need no transitions; those given for them are kept, so
         that `without_terminals` can use them.
         """
-        initial = _numbers(initial, "initial distribution", where)
-        _check_distribution(initial, f"{where}, initial distribution")
+        initial = checks.numbers(initial, "initial distribution", where)
+        checks.check_distribution(initial, f"{where}, initial distribution")
         states = len(initial)
-        terminal = _mask(terminal, states, where)
-        state, action, successor = (
-            _indices(x, name, where) for x, name in ((state, "state"), (action, "action"), (successor, "successor"))
-        )
-        probability = _numbers(probability, "probability", where)
+        terminal = checks.mask(terminal, states, where)
+        columns = {"state": state, "action": action, "successor": successor}
+        state, action, successor = (checks.indices(values, name, where) for name, values in columns.items())
+        probability = checks.numbers(probability, "probability", where)
         actions = int(action.max(initial=-1)) + 1 if actions is None else actions
-        _check_transitions(state, action, successor, probability, states, actions, where)
+        checks.check_transitions(state, action, successor, probability, states, actions, where)
         if not 0 < discount < 1:
             raise DataError(
                 problem(f"{where}, discount", got=discount, expected="a number in (0, 1)", remedy="choose, say, 0.9")
@@ -79,7 +77,7 @@ class FiniteMDP(eqx.Module):
         row, column, value = _merge(
             state[keep] * actions + action[keep], successor[keep], probability[keep], states, actions, terminal
         )
-        _check_rows(row, value, states, actions, where)
+        checks.check_rows(row, value, states, actions, where)
         transposed = np.lexsort((row, column))
         cumulative = np.cumsum(value)
         first = np.searchsorted(row, np.arange(states * actions))
@@ -94,8 +92,8 @@ class FiniteMDP(eqx.Module):
             initial=initial,
             terminal=terminal,
             discount=float(discount),
-            features=_table(features, states, actions, "features", where),
-            reward=_table(reward, states, actions, "reward", where),
+            features=checks.table(features, states, actions, "features", where),
+            reward=checks.table(reward, states, actions, "reward", where),
             actions=actions,
         )
 
@@ -103,7 +101,7 @@ class FiniteMDP(eqx.Module):
     def from_dense(cls, transitions, **rest) -> "FiniteMDP":
         """Build from a dense array ``P[s, a, s']``; the other arguments are those of `from_transitions`."""
         where = rest.get("where", "MDP")
-        transitions = _numbers(transitions, "transitions", where)
+        transitions = checks.numbers(transitions, "transitions", where)
         if transitions.ndim != 3 or transitions.shape[0] != transitions.shape[2]:
             raise DataError(
                 problem(
@@ -174,142 +172,3 @@ def _merge(row, column, value, states, actions, terminal):
     value = np.concatenate([value, np.ones(len(bare))])
     entry, index = np.unique(row * states + column, return_inverse=True)
     return entry // states, entry % states, np.bincount(index, weights=value, minlength=len(entry))
-
-
-def _mask(terminal, states: int, where: str) -> np.ndarray:
-    terminal = np.asarray([] if terminal is None else terminal)
-    if terminal.dtype == bool:
-        if terminal.shape != (states,):
-            raise DataError(
-                problem(
-                    f"{where}, terminal",
-                    got=f"shape {terminal.shape}",
-                    expected=f"[{states}]",
-                    remedy="give one flag a state, or a list of states",
-                )
-            )
-        return terminal
-    mask = np.zeros(states, bool)
-    listed = _indices(terminal, "terminal", where)
-    _check_range(listed, states, "terminal state", where)
-    mask[listed] = True
-    return mask
-
-
-def _indices(values, name: str, where: str) -> np.ndarray:
-    values = np.asarray(values)
-    if values.size == 0:
-        return np.zeros(0, np.int64)
-    if values.ndim != 1 or not np.issubdtype(values.dtype, np.integer):
-        raise DataError(
-            problem(
-                f"{where}, {name}",
-                got=f"{values.dtype} of shape {values.shape}",
-                expected="a list of whole numbers",
-                remedy="number states and actions from 0",
-            )
-        )
-    return values.astype(np.int64)
-
-
-def _numbers(values, name: str, where: str) -> np.ndarray:
-    try:
-        return np.asarray(values, float)
-    except (TypeError, ValueError) as error:
-        raise DataError(
-            problem(f"{where}, {name}", got="no array of numbers", expected="one", remedy="convert it")
-        ) from error
-
-
-def _table(values, states: int, actions: int, name: str, where: str) -> np.ndarray | None:
-    """Features or rewards: checked for shape and for numbers that are none."""
-    if values is None:
-        return None
-    values = _numbers(values, name, where)
-    leading = values.shape[: values.ndim - (name == "features")]
-    if leading not in ((states,), (states, actions)):
-        extra = ", F" if name == "features" else ""
-        raise DataError(
-            problem(
-                f"{where}, {name}",
-                got=f"shape {values.shape}",
-                expected=f"[{states}{extra}] or [{states}, {actions}{extra}]",
-                remedy="one row a state, or one a state and action",
-            )
-        )
-    bad = np.argwhere(~np.isfinite(values))
-    if len(bad):
-        at = tuple(int(i) for i in bad[0])
-        raise DataError(
-            problem(f"{where}, {name}{list(at)}", got=values[at], expected="a finite number", remedy="mend the table")
-        )
-    return values
-
-
-def _check_range(values: np.ndarray, size: int, name: str, where: str) -> None:
-    bad = np.flatnonzero((values < 0) | (values >= size))
-    if len(bad):
-        raise DataError(
-            problem(
-                f"{where}, {name} in row {bad[0]}",
-                got=values[bad[0]],
-                expected=f"0 to {size - 1}",
-                remedy="number them from 0, or declare more",
-            )
-        )
-
-
-def _check_transitions(state, action, successor, probability, states, actions, where) -> None:
-    shapes = [x.shape for x in (state, action, successor, probability)]
-    if len(set(shapes)) != 1 or len(state) == 0:
-        raise DataError(
-            problem(
-                f"{where}, transitions",
-                got=f"columns of shapes {', '.join(map(str, shapes))}",
-                expected="four of the same length, not empty",
-                remedy="give state, action, successor and probability of every transition",
-            )
-        )
-    _check_range(state, states, "state", where)
-    _check_range(action, actions, "action", where)
-    _check_range(successor, states, "successor", where)
-    bad = np.flatnonzero(~((probability >= 0) & (probability <= 1 + ROW_SUM_TOLERANCE)))
-    if len(bad):
-        m = bad[0]
-        raise DataError(
-            problem(
-                f"{where}, P(s'={successor[m]} | s={state[m]}, a={action[m]})",
-                got=probability[m],
-                expected="a probability in [0, 1]",
-                remedy="mend this entry",
-            )
-        )
-
-
-def _check_rows(row, value, states, actions, where) -> None:
-    """Every (s, a) has successors, and their probabilities sum to one."""
-    total = np.bincount(row, weights=value, minlength=states * actions)
-    bad = np.flatnonzero(np.abs(total - 1) > ROW_SUM_TOLERANCE)
-    if len(bad):
-        s, a = divmod(int(bad[0]), actions)
-        raise DataError(
-            problem(
-                f"{where}, P(. | s={s}, a={a})",
-                got=f"a sum of {total[bad[0]]:.6g}",
-                expected="1",
-                remedy=f"normalise this row ({len(bad)} such rows), or declare the state terminal",
-            )
-        )
-
-
-def _check_distribution(values: np.ndarray, where: str) -> None:
-    if values.ndim != 1 or not np.all(values >= 0) or not abs(values.sum() - 1) <= ROW_SUM_TOLERANCE:
-        smallest = values.min() if values.size else 0.0
-        raise DataError(
-            problem(
-                where,
-                got=f"shape {values.shape}, smallest {smallest:.6g}, sum {values.sum():.6g}",
-                expected="probabilities that sum to 1",
-                remedy="normalise it",
-            )
-        )
