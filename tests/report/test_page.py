@@ -11,7 +11,7 @@ import tyro
 from irleed.cli import main
 from irleed.cli.fit import FitCommand
 from irleed.errors import ConfigError, DataError
-from irleed.report import expertise, facts, maps, returns
+from irleed.report import compare, expertise, facts, maps, returns
 from irleed.report.page import page, write
 from irleed.report.reading import read_run
 from irleed.report.runs import Estimate, FitRun, Person
@@ -250,6 +250,20 @@ def test_several_runs_are_compared(runs, copy):
     assert "come from different data" in tree([runs["networks"], runs["gridworld"]]).text
     twice = tree([runs["networks"], runs["networks"]])
     assert f"Run {runs['networks']} (1)" in twice.text and f"Run {runs['networks']} (2)" in twice.text
+
+
+def test_a_comparison_has_no_column_that_says_nothing_new():
+    """The data, if all runs have the same; the algorithm, if runs are called after it."""
+
+    def headings(*names: tuple[str, str, str]) -> str:
+        someone = person("a", 1.0, 0.5, 2.0)
+        runs = [fit_of(someone, label=own, config={"algorithm": alg, "data": data}) for own, alg, data in names]
+        return str(compare.section(list(runs), 2, "c")).partition("</thead>")[0]
+
+    alike, other = ("irleed", "irleed", "a.npz"), ("iq", "iq", "b.npz")
+    assert ">data" in headings(alike, other) and ">algorithm" not in headings(alike, other)
+    assert ">data" not in headings(alike, ("mine", "iq", "a.npz"))
+    assert ">algorithm" in headings(alike, ("mine", "iq", "a.npz"))
 
 
 def test_large_grids_are_pictures():

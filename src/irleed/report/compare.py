@@ -56,11 +56,14 @@ def _likelihood(run: FitRun) -> float | None:
 
 
 def _fits(runs: list[FitRun]) -> list[Safe]:
-    return [_alike(runs), _overview("Runs; 90 % intervals in brackets", "run", runs), _plots(runs)]
+    files = {_file(run.config.get("data")) for run in runs}
+    said = ["data"] if len(files) == 1 and len(runs) > 1 else []  # by every run's own facts
+    said += ["algorithm"] if all(run.label == run.config.get("algorithm") for run in runs) else []
+    return [_alike(runs), _overview("Runs; 90 % intervals in brackets", "run", runs, *said), _plots(runs)]
 
 
 def _overview(caption: str, first: str, runs: list[FitRun], *left_out: str) -> Safe:
-    """A row for each run; columns that have nothing to say are left out."""
+    """A row for each run; columns that have nothing to say, or nothing new, are left out."""
     rows = [
         {
             first: run.label,
