@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from irleed.algorithm import init, train, update
-from irleed.baselines.ileed_gaussian import GaussianIleed
+from irleed.baselines.ileed_gaussian import GaussianIleed, SkillView
 from irleed.data.transitions import Transitions
 from irleed.envs.step import Bounds
+from irleed.iq.gaussian import Gaussian, Squashing
 from irleed.iq.gaussian_q import GaussianQ
 
 pytestmark = [pytest.mark.optax, pytest.mark.usefixtures("compiled_quickly")]
@@ -87,6 +88,19 @@ def test_gradients_are_those_of_finite_differences(name, data, check_gradients):
 def test_a_diverging_run_is_told(name, data):
     broken = eqx.tree_at(lambda d: d.obs, data, np.full_like(data.obs, np.nan))
     assert run(ALGORITHMS[name], jax.random.key(0), broken)[0].diverged == 0
+
+
+@pytest.mark.parametrize("skill", [0.0, 1.0])
+def test_certain_skill_has_finite_slopes(skill):
+    """In single precision a sigmoid is soon 0 or 1 exactly."""
+    squashing = Squashing.into(ACTIONS)
+
+    def likelihood(mean, skill):
+        policy = Gaussian(mean[None], jnp.zeros(1, jnp.float32))
+        return SkillView(policy, skill, squashing).log_likelihood(jnp.asarray([0.5], jnp.float32))
+
+    found, slopes = jax.value_and_grad(likelihood, (0, 1))(*jnp.asarray([0.1, skill], jnp.float32))
+    assert np.isfinite(found) and np.all(np.isfinite(slopes))
 
 
 def test_the_value_is_the_integral_over_actions(data):

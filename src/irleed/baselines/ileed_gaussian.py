@@ -15,6 +15,8 @@ from irleed.envs.step import Bounds
 from irleed.iq.gaussian import Gaussian, GaussianPolicy, Squashing, gaussians, log_slope
 from irleed.iq.networks import Activation, Mlp
 
+LEAST = 1e-6  # probability of following and of not; in single precision, a skill can be 1 exactly
+
 
 class Parameters(eqx.Module):
     """Policy and skill."""
@@ -36,7 +38,7 @@ class SkillView(AbstractView):
         z = self.squashing.unsquashed(action)
         following = self.policy.log_density(z) - jnp.sum(log_slope(z))
         uniform = -jnp.log(2.0) * z.shape[-1]
-        mixed = jnp.logaddexp(jnp.log(self.skill + 1e-8) + following, jnp.log1p(1e-8 - self.skill) + uniform)
+        mixed = jnp.logaddexp(jnp.log(self.skill + LEAST) + following, jnp.log(1.0 - self.skill + LEAST) + uniform)
         return mixed - jnp.sum(jnp.log(self.squashing.half))
 
     def sizes(self) -> tuple[Float[Array, ""], Float[Array, ""]]:
