@@ -54,7 +54,7 @@ def test_who_is_steady_is_found_and_the_policy_acts_within_bounds(found):
     best, _ = found.policy.predict(obs, deterministic=True)
     one, _ = found.policy.predict(obs[3], deterministic=True)
     drawn, _ = found.policy.predict(obs, seed=1)
-    np.testing.assert_allclose(best[3], one, rtol=1e-5)
+    np.testing.assert_allclose(best[3], one, rtol=5e-7)  # to rounding
     assert best.shape == (50, 1) and not np.array_equal(best, drawn)
     assert np.abs(drawn).max() <= np.abs(found.policy.members.squashing.half).max()
     assert np.corrcoef(best[:, 0], -obs[:, -1])[0, 1] > 0.9

@@ -10,10 +10,11 @@ import pytest
 
 from irleed.algorithm import init, train, update
 from irleed.baselines.ileed_gaussian import GaussianIleed, SkillView
-from irleed.data.transitions import Transitions
+from irleed.data.transitions import Inputs, Transitions
 from irleed.envs.step import Bounds
-from irleed.iq.gaussian import Gaussian, Squashing
+from irleed.iq.gaussian import Gaussian, GaussianView, Squashing
 from irleed.iq.gaussian_q import GaussianQ
+from irleed.iq.sac import Sac
 
 pytestmark = [pytest.mark.optax, pytest.mark.usefixtures("compiled_quickly")]
 
@@ -88,6 +89,17 @@ def test_gradients_are_those_of_finite_differences(name, data, check_gradients):
 def test_a_diverging_run_is_told(name, data):
     broken = eqx.tree_at(lambda d: d.obs, data, np.full_like(data.obs, np.nan))
     assert run(ALGORITHMS[name], jax.random.key(0), broken)[0].diverged == 0
+
+
+@pytest.mark.parametrize("algorithm", [ALGORITHMS["iq"], ALGORITHMS["cloning"], Sac.iq(hidden=(8,))])
+def test_without_demonstrators_of_their_own_everyone_is_the_shared_policy(algorithm, data):
+    """Their likelihood is that of the policy, whose spread is learnt; that of demonstrators is not."""
+    parameters = algorithm.parameters(jax.random.key(0), Inputs.plain(jnp.zeros(2, jnp.float32)), ACTIONS, 3)
+    seen, done = jnp.asarray(data.obs[0]), jnp.asarray(data.action[0])
+    policy = GaussianView(algorithm.policy(parameters).gaussian(seen), jnp.zeros(1), parameters.squashing)
+    found = algorithm.view(parameters, seen, jnp.asarray(1))
+    assert float(found.log_likelihood(done)) == pytest.approx(float(policy.log_likelihood(done)), rel=1e-6)
+    assert np.isnan(found.sizes()[0])
 
 
 @pytest.mark.parametrize("skill", [0.0, 1.0])

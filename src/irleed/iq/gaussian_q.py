@@ -144,7 +144,7 @@ class GaussianQ(AbstractOffline):
         """See `AbstractAlgorithm.view`."""
         own, _, (shift,) = self.acting(parameters, observation[None], demonstrator[None])
         off = self.bias_scale * shift
-        if not self.own_values:
+        if not self.own_values and (self.learn_precision or self.learn_bias):
             return parameters.view(observation, demonstrator, off if self.learn_bias else None)
-        own = jax.tree.map(lambda leaf: leaf[0], own)
+        own = jax.tree.map(lambda leaf: leaf[0], own)  # without demonstrators of their own, the shared policy
         return GaussianView(own, off if self.learn_bias else off * jnp.nan, parameters.squashing)

@@ -21,7 +21,7 @@ from irleed.demonstrator import gauge
 from irleed.envs.step import Bounds, Transition
 from irleed.iq.actor_critic import Critics, soft_value
 from irleed.iq.agent import AbstractAgent
-from irleed.iq.gaussian import GaussianPolicy, Squashing, gaussians
+from irleed.iq.gaussian import GaussianPolicy, GaussianView, Squashing, gaussians
 from irleed.iq.networks import AbstractBias, Activation, Mlp, biases, unbiased
 from irleed.iq.residuals import AbstractResiduals, ResidualView
 
@@ -221,7 +221,13 @@ class Sac(AbstractAgent):
 
     def view(
         self, parameters: Parameters, observation: Shaped[Array, "..."], demonstrator: Int[Array, ""]
-    ) -> ResidualView:
+    ) -> GaussianView | ResidualView:
         """See `AbstractAlgorithm.view`."""
         shift = self.bias_scale * parameters.bias(observation[None], demonstrator[None])[0]
-        return parameters.view(observation, demonstrator, shift if self.learn_bias else None)
+        if not self.own_values and (self.learn_precision or self.learn_bias):
+            return parameters.view(observation, demonstrator, shift if self.learn_bias else None)
+        shared = parameters.policy.gaussian(observation)
+        log_precision = gauge(parameters.log_precision)[demonstrator]
+        own = shared.as_demonstrator(log_precision, shift) if self.own_values else shared
+        off = shift * jnp.exp(-shared.log_spread)
+        return GaussianView(own, off if self.learn_bias else off * jnp.nan, parameters.squashing)
