@@ -76,3 +76,14 @@ def test_the_likeliest_precisions_are_the_true_ones(parameters):
     wrong = at(float(np.mean(np.log(SPREAD))) + 0.2, precision[::-1])
     for place in places:
         assert np.abs(place(slope(true))).max() < 0.03 < np.abs(place(slope(wrong))).max()
+
+
+@pytest.mark.optax
+def test_gradients_are_those_of_finite_differences(parameters, check_gradients):
+    """Of all that is learnt of demonstrators: their spread, precisions and how far they are off."""
+    done, places = rows(parameters, 30), lambda p: (p.log_spread, p.log_precision)
+
+    def misfit(learnt):
+        return eqx.tree_at(places, parameters, learnt[:2]).misfit(done, learnt[2])
+
+    check_gradients(misfit, (*places(parameters), 0.1 * jnp.ones((30, 1), jnp.float32)))
