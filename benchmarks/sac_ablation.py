@@ -3,9 +3,9 @@
     python benchmarks/sac_ablation.py --out runs/ablation                       meant for a GPU
     python benchmarks/sac_ablation.py --out runs/ablation --only default iq     some of it
 
-Each row changes one thing about the default. All seeds of a row are one batch, on the same demonstrations. What a row
-came to is written as soon as it is known, and taken from there when the same command is given again. A figure is the
-mean over the last quarter of the evaluations, by likeliest actions, one episode each.
+Each row changes one thing about the default. All seeds of a row are one batch, on the same demonstrations. A run that
+was stopped goes on from its last checkpoint when the same command is given again. A figure is the mean over the last
+quarter of the evaluations, by likeliest actions, one episode each.
 """
 
 import contextlib
@@ -19,6 +19,7 @@ import numpy as np
 import tyro
 
 from irleed.arena import HostArena
+from irleed.checkpoint import Keeper
 from irleed.experiments.hopper_data import ENV_ID, POLICIES, data_sets, kept_demonstrations
 from irleed.experiments.hopper_results import interval
 from irleed.iq.sac import Sac
@@ -79,7 +80,9 @@ def row(config: Config, name: str, arena: HostArena) -> dict[str, np.ndarray]:
         data = data_sets(demonstrations, (config.source,), config.seeds)
         learn_key, play_key = jax.random.split(jax.random.key(config.seed + 1))
         keys = jax.random.split(learn_key, config.seeds)
-        state, curve = learn_and_try(agent, keys, arena, play_key, data, len(POLICIES), every=config.every)
+        with Keeper(file.with_suffix(""), repr(sorted(fingerprint.items()))) as keeper:
+            watched = {"every": config.every, "keeper": keeper}
+            state, curve = learn_and_try(agent, keys, arena, play_key, data, len(POLICIES), **watched)
         precision = jax.vmap(agent.log_precision)(state.learner.parameters, data)
         found = {"curve": curve, "log_precision": np.asarray(precision), "lost": np.asarray(state.learner.diverged)}
         keep(file, fingerprint, found)

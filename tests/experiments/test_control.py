@@ -1,5 +1,6 @@
 """The control experiment goes on where it was stopped, and takes nothing from a run with other settings."""
 
+import contextlib
 import dataclasses
 import json
 
@@ -7,9 +8,11 @@ import jax
 import numpy as np
 import pytest
 
+from irleed.arena import make_arena
+from irleed.data import load
 from irleed.data.demonstrations import Demonstrations, Episode
 from irleed.errors import ConfigError
-from irleed.experiments import control, control_results
+from irleed.experiments import control, control_data, control_results
 from irleed.experiments.control_data import TASKS, best_third
 
 pytestmark = [pytest.mark.optax, pytest.mark.usefixtures("compiled_quickly")]
@@ -53,16 +56,36 @@ def test_an_interrupted_experiment_goes_on(config, monkeypatch):
         raise AssertionError("trained again")
 
     monkeypatch.setattr(control, "learn", nothing)
+    monkeypatch.setattr(control_data, "play_data", nothing)
     again, _ = sweep(config)
+    np.testing.assert_array_equal(again.returns, first.returns)
     for name, lanes in first.lanes.items():
         for one, other in zip(jax.tree.leaves(lanes), jax.tree.leaves(again.lanes[name]), strict=True):
             np.testing.assert_array_equal(one, other)
-    assert again.seconds["sqil"] == first.seconds["sqil"] > 0
+    assert again.seconds["sqil"] == first.seconds["sqil"] > 0 and again.seconds["data"] == first.seconds["data"] > 0
     assert [path.name for path in sorted((config.out / "parts").iterdir())] == [
-        f"cartpole-{name}.npz" for name in ("bc", "bc_best", "sqil")
+        f"cartpole-{name}.npz" for name in ("bc", "bc_best", "demonstrations", "returns", "sqil")
     ]
     with pytest.raises(ConfigError, match="got steps 20, expected steps 21"):
         sweep(dataclasses.replace(config, steps=21))
+
+
+def test_demonstrations_are_kept_as_they_were(config):
+    """Several settings and seeds, put together in one file that anyone can read, and taken apart again."""
+    config = dataclasses.replace(config, settings=("LL", "HL"), seeds=2)
+    task, folder = TASKS["cartpole"], config.out / "parts"
+    with contextlib.closing(make_arena(task.env_id, 1)) as arena:
+        made, kept = (
+            control_data.make_data(
+                jax.random.key(3), task, arena, config.chosen(task), 2, 1, folder, config.demonstrators(task)
+            )[0]
+            for _ in range(2)
+        )
+    for one, other in zip(jax.tree.leaves(made), jax.tree.leaves(kept), strict=True):
+        assert one.dtype == other.dtype
+        np.testing.assert_array_equal(one, other)
+    names = load(folder / "cartpole-demonstrations.npz").names
+    assert len(names) == 12 and names[:4] == ("LL 0 0", "LL 0 1", "LL 0 2", "LL 1 0") and names[-1] == "HL 1 2"
 
 
 def test_what_a_part_depends_on(config):

@@ -2,8 +2,8 @@
 
 For each of four settings, low or high precision and low or high accuracy, and each seed: three demonstrators drawn from
 a trained critic play five episodes; every method learns from the same transitions; the last policy of each plays. All
-seeds and settings of a method are one batched program. What a method found is written at once, so that a run that was
-stopped goes on. The tasks are in `control_data`, what a run amounts to in `control_results`.
+seeds and settings of a method are one batched program. What was shown and what a method found is written at once, so
+that a run that was stopped goes on. The tasks are in `control_data`, what a run amounts to in `control_results`.
 """
 
 import contextlib
@@ -109,11 +109,15 @@ class ControlConfig:
         steps = self.online_steps if isinstance(found, AbstractAgent) else self.steps
         return dataclasses.replace(found, steps=2_000 if self.quick else steps)
 
+    def demonstrators(self, task: Task) -> dict[str, object]:
+        """What the demonstrations depend on."""
+        settings = {s.name: f"{s.max_precision} {s.bias_scale}" for s in self.chosen(task)}
+        return {"critic": task.critic, "runs": self.runs, "seed": self.seed, **settings}
+
     def fingerprint(self, task: Task, name: str) -> dict[str, object]:
         """What a part of the results depends on."""
-        settings = {s.name: f"{s.max_precision} {s.bias_scale}" for s in self.chosen(task)}
-        plain = {key: getattr(self, key) for key in ("runs", "every", "episodes", "seed")}
-        return {"critic": task.critic, **plain, **settings, **_plain(self.method(name))}
+        plain = {"every": self.every, "episodes": self.episodes}
+        return {**self.demonstrators(task), **plain, **_plain(self.method(name))}
 
 
 def _plain(method: eqx.Module) -> dict[str, str]:
@@ -170,9 +174,9 @@ def sweep(config: ControlConfig, progress: Callable[[int, int], None]) -> list[O
     for task in config.chosen_tasks:
         data_key, learn_key = jax.random.split(jax.random.key(config.seed))
         with contextlib.closing(make_arena(task.env_id, config.workers)) as arena:
-            began = time.perf_counter()
-            data = make_data(data_key, task, arena, config.chosen(task), config.runs, config.every)
-            outcome = Outcome(task, _by_setting(config, task, data.returns), {}, {"data": time.perf_counter() - began})
+            what, whence = (config.chosen(task), config.runs, config.every), config.out / "parts"
+            data, seconds = make_data(data_key, task, arena, *what, whence, config.demonstrators(task))
+            outcome = Outcome(task, _by_setting(config, task, data.returns), {}, {"data": seconds})
             for name in names:
                 outcome.lanes[name], outcome.seconds[name] = _part(config, learn_key, task, arena, name, data)
                 progress(len(outcomes) * len(names) + len(outcome.lanes), parts)

@@ -1,6 +1,10 @@
 """The tasks of the control experiment, and the demonstrations in them."""
 
+import dataclasses
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import equinox as eqx
 import jax
@@ -9,10 +13,12 @@ import numpy as np
 
 from irleed._typing import Array, Float, Key
 from irleed.arena import AbstractArena
+from irleed.data import load, save
 from irleed.data.demonstrations import Demonstrations
 from irleed.data.transitions import Transitions, stack
 from irleed.experiments.critics import load_critic
 from irleed.simulate_critic import CriticDemonstrator, draw_demonstrators, to_demonstrations
+from irleed.store import keep, kept
 
 DEMONSTRATORS, EPISODES = 3, 5
 MANY_EPISODES = 30  # of each demonstrator, for their true returns
@@ -64,15 +70,52 @@ class DataSets(eqx.Module):
 
 
 def make_data(
-    key: Key, task: Task, arena: AbstractArena, settings: tuple[Setting, ...], seeds: int, every: int
-) -> DataSets:
-    """Draw demonstrators and let them play, every setting and seed at once."""
-    own, returns = play_data(key, task, arena, settings, seeds)
-    return DataSets(
+    key: Key,
+    task: Task,
+    arena: AbstractArena,
+    settings: tuple[Setting, ...],
+    seeds: int,
+    every: int,
+    folder: Path,
+    fingerprint: Mapping[str, object],
+) -> tuple[DataSets, float]:
+    """Draw demonstrators and let them play, every setting and seed at once; and the seconds it took.
+
+    What they did is kept in the folder: whoever goes on later learns from the same, and need not wait for it.
+    """
+    truth, path = folder / f"{task.name}-returns.npz", folder / f"{task.name}-demonstrations.npz"
+    found = kept(truth, fingerprint)
+    if found is None or not path.exists():
+        began = time.perf_counter()
+        own, returns = play_data(key, task, arena, settings, seeds)
+        names = [f"{setting.name} {seed}" for setting in settings for seed in range(seeds)]
+        folder.mkdir(parents=True, exist_ok=True)
+        save(_joined(names, own), path, compress=False)
+        found = {"returns": returns, "seconds": np.asarray(time.perf_counter() - began)}
+        keep(truth, fingerprint, found)
+    else:
+        own = _apart(load(path))
+    data = DataSets(
         transitions=stack([Transitions.from_demonstrations(data, every) for data in own]),
         best=stack([Transitions.from_demonstrations(best_third(data), every) for data in own]),
-        returns=returns,
+        returns=found["returns"],
     )
+    return data, float(found["seconds"])
+
+
+def _joined(names: Sequence[str], parts: Sequence[Demonstrations]) -> Demonstrations:
+    """Data sets as one, the demonstrators of each called by its name and their number."""
+    episodes = [
+        dataclasses.replace(episode, demonstrator=f"{name} {part.names.index(str(episode.demonstrator))}")
+        for name, part in zip(names, parts, strict=True)
+        for episode in part.split()
+    ]
+    return Demonstrations.from_episodes(episodes, where="simulated data")
+
+
+def _apart(data: Demonstrations) -> list[Demonstrations]:
+    """The data sets that `_joined` put together."""
+    return [data.select(range(first, first + DEMONSTRATORS)) for first in range(0, data.demonstrators, DEMONSTRATORS)]
 
 
 def play_data(
