@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 import tyro
 
-from irleed.data import Demonstrations, Episode, load, save
+from irleed.data import Demonstrations, Episode, lazy, load, save
 from irleed.data.formats import imitation
 from irleed.errors import DataError
 
@@ -34,6 +34,8 @@ class Config:
     """For each format."""
     formats: tuple[str, ...] = ()
     """Which; all by default."""
+    large: bool = False
+    """Read as files that are too much for memory: later, where the format allows it."""
     seed: int = 0
     """Where the random numbers start."""
 
@@ -214,7 +216,7 @@ def fuzz(name: str, trials: int, seed: int, folder: Path) -> collections.Counter
         file.write_bytes(damaged(random, content))
         signal.alarm(PATIENCE)
         try:
-            load(path)
+            np.asarray(load(path).obs)
             outcomes["read"] += 1
         except DataError:
             outcomes["refused"] += 1
@@ -229,6 +231,7 @@ def fuzz(name: str, trials: int, seed: int, folder: Path) -> collections.Counter
 def main(config: Config) -> None:
     """Damage and print."""
     signal.signal(signal.SIGALRM, late)
+    lazy.LARGE = 1 if config.large else lazy.LARGE
     for name in config.formats or tuple(MAKERS):
         with tempfile.TemporaryDirectory() as folder:
             print(name, dict(fuzz(name, config.trials, config.seed, Path(folder))), flush=True)

@@ -18,6 +18,7 @@ import jax
 import numpy as np
 import tyro
 
+from irleed._files import write_json
 from irleed.arena import HostArena
 from irleed.checkpoint import Keeper
 from irleed.experiments.hopper_data import ENV_ID, POLICIES, data_sets, kept_demonstrations
@@ -83,9 +84,11 @@ def row(config: Config, name: str, arena: HostArena) -> dict[str, np.ndarray]:
         with Keeper(file.with_suffix(""), repr(sorted(fingerprint.items()))) as keeper:
             watched = {"every": config.every, "keeper": keeper}
             state, curve = learn_and_try(agent, keys, arena, play_key, data, len(POLICIES), **watched)
-        precision = jax.vmap(agent.log_precision)(state.learner.parameters, data)
-        found = {"curve": curve, "log_precision": np.asarray(precision), "lost": np.asarray(state.learner.diverged)}
-        keep(file, fingerprint, found)
+            precision = jax.vmap(agent.log_precision)(state.learner.parameters, data)
+            lost = np.asarray(state.learner.diverged)
+            found = {"curve": curve, "log_precision": np.asarray(precision), "lost": lost}
+            keep(file, fingerprint, found)
+            keeper.clear()
     return found
 
 
@@ -95,6 +98,7 @@ def main(config: Config) -> None:
     unknown = [name for name in config.only if name not in ROWS]
     if unknown:
         raise SystemExit(f"--only {unknown[0]!r}: no such row; there are {', '.join(ROWS)}")
+    results = {}
     print("| | return | highest evaluation | order of precisions right | diverged |\n|---|---|---|---|---|")
     with contextlib.closing(HostArena(ENV_ID, config.workers)) as arena:
         for name in config.only:
@@ -102,11 +106,13 @@ def main(config: Config) -> None:
             curve = np.asarray(found["curve"], float)
             ends = curve[:, -max(1, curve.shape[1] // 4) :].mean(1)
             low, high = interval(ends)
-            order = np.argsort(-found["log_precision"], -1) == np.arange(len(POLICIES))
-            right = f"{int(order.all(-1).sum())} of {len(ends)}" if ROWS[name].learn_precision else ""
-            lost = int((found["lost"] >= 0).sum())
-            best = curve.mean(0).max()
+            order = (np.argsort(-found["log_precision"], -1) == np.arange(len(POLICIES))).all(-1)
+            right = f"{int(order.sum())} of {len(ends)}" if ROWS[name].learn_precision else ""
+            lost, best = int((found["lost"] >= 0).sum()), curve.mean(0).max()
             print(f"| {name} | {ends.mean():.0f} [{low:.0f}, {high:.0f}] | {best:.0f} | {right} | {lost} |", flush=True)
+            figures = {"return": ends, "curve": curve.mean(0), "log_precision": found["log_precision"].mean(0)}
+            results[name] = {key: np.round(values.astype(float), 3).tolist() for key, values in figures.items()}
+            write_json(config.out / "results.json", {"steps": config.steps, "seed": config.seed, "rows": results})
 
 
 if __name__ == "__main__":

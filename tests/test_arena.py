@@ -10,7 +10,7 @@ from irleed.arena import host as arenas
 from irleed.baselines.sqil import Sqil
 from irleed.data.transitions import Transitions, stack
 from irleed.envs.cartpole import CartPole
-from irleed.envs.host import make_host
+from irleed.envs.host import HostEnv, make_host
 from irleed.experiments.critics import load_critic
 from irleed.policy import SoftmaxPolicy
 
@@ -113,3 +113,13 @@ def test_a_seed_given_to_a_reset_starts_over():
     np.testing.assert_array_equal(host.reset(5), first)
     assert not np.array_equal(further, first) and not np.array_equal(host.reset(6), first)
     host.close()
+
+
+def test_steps_that_nobody_looks_at_are_spared(policies, monkeypatch):
+    """To the same returns."""
+    arena, resting = HostArena("CartPole-v1"), []
+    spared = arena.returns(KEY, policies, drawn, EPISODES)
+    monkeypatch.setattr(HostEnv, "rest", lambda self, lanes: resting.append(int(lanes.sum())))
+    np.testing.assert_array_equal(arena.returns(KEY, policies, drawn, EPISODES), spared)
+    assert resting == sorted(resting) and resting[0] > 0 and len(np.unique(spared)) > 2
+    arena.close()

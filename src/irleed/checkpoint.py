@@ -7,6 +7,7 @@ killed at any moment.
 
 import contextlib
 import json
+import shutil
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -92,6 +93,12 @@ class Keeper:
     ) -> None:
         for log in self._logs:
             log.close()
+
+    def clear(self) -> None:
+        """Remove the checkpoints of a run whose result is written elsewhere; and the folder, if it had nothing else."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            self.folder.parent.rmdir()
 
     def restore(self, template: Any) -> tuple[Any, int] | None:
         """The newest state that is sound, and its step; None if there is none yet. To be called once, at the start.

@@ -1,5 +1,6 @@
 """Lanes in worker processes are those of one process, and no worker outlives the one that started it."""
 
+import contextlib
 import gc
 import multiprocessing
 import subprocess
@@ -99,6 +100,25 @@ def test_workers_change_nothing(env_id, autoreset):
     with pytest.raises(IrleedError, match="got closed") as caught:
         spread.step(np.zeros(5, int))
     one_line(caught)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_lanes_that_rest_do_nothing_and_change_nothing(workers):
+    """The others go on as if nothing were; after a reset all do."""
+    alone, spared = (make_host("CartPole-v1", 5, seed=3, workers=count) for count in (0, workers))
+    with contextlib.closing(alone), contextlib.closing(spared):
+        resting, actions = np.array([True, False, True, False, False]), np.zeros(5, int)
+        alone.step(actions), spared.step(actions)
+        spared.rest(resting)
+        before = spared.obs[resting]
+        for _ in range(30):
+            one, other = alone.step(actions), spared.step(actions)
+            for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True):
+                np.testing.assert_array_equal(a[~resting], b[~resting])
+            np.testing.assert_array_equal(other.next_obs[resting], before)
+            assert not other.reward[resting].any() and not other.terminated[resting].any()
+        alone.reset(7), spared.reset(7)
+        np.testing.assert_array_equal(alone.step(actions).next_obs, spared.step(actions).next_obs)
 
 
 @pytest.mark.parametrize("fault, said", [("raise", "ValueError: out of fuel"), ("die", "exit code 3")])

@@ -193,7 +193,7 @@ def soft(q: np.ndarray, temperature: float) -> np.ndarray:
 def test_the_loss_online_is_that_of_inverse_soft_q_learning_over_a_mixture(residual, name, data):
     """Written out; a played transition has the values of whoever took the demonstrated one, IQ-Learn's are Q itself."""
     learner = dataclasses.replace(AGENTS[name].learner, temperature=0.5, penalty=0.7, bias_scale=0.3, bias_penalty=0.2)
-    agent = dataclasses.replace(AGENTS[name], learner=learner, residual=residual)
+    agent = dataclasses.replace(AGENTS[name], learner=learner, residual=residual, share=0.2)
     one, rows = case(agent, data), np.arange(20)
     who = one.shown.demonstrator
 
@@ -212,7 +212,8 @@ def test_the_loss_online_is_that_of_inverse_soft_q_learning_over_a_mixture(resid
 
     reward, step, bias = terms(one.shown, np.asarray(one.shown.proceeds))
     played_reward, played_step, _ = terms(one.played, ~one.played.terminated)
-    expected = np.mean(-reward + (step + played_step) / 2 + 0.7 * (reward**2 + played_reward**2) / 2)
+    mixed = [0.8 * shown + 0.2 * played for shown, played in ((step, played_step), (reward**2, played_reward**2))]
+    expected = np.mean(-reward + mixed[0] + 0.7 * mixed[1])
     expected += 0.2 * np.mean(bias**2)
     np.testing.assert_allclose(agent.loss(KEY, one.parameters, one.target, one.played, one.shown), expected, rtol=1e-4)
 

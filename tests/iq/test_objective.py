@@ -27,7 +27,7 @@ def test_over_the_same_transition_value_and_reward_are_the_likelihood():
     """E[V(s) - discount V(s')] - E[r] collapses to the negative log-likelihood: offline and mixed losses agree."""
     term = objective.terms(Q, np.asarray(1, np.int32), NEXT, 0.9)
     np.testing.assert_allclose(
-        objective.mixed_loss(term, term, 0.5), objective.demonstration_loss(term, 0.5), rtol=1e-5
+        objective.mixed_loss(term, term, 0.5, 0.3), objective.demonstration_loss(term, 0.5), rtol=1e-5
     )
 
 
@@ -45,6 +45,6 @@ def test_gradients_are_those_of_finite_differences():
 
         def loss(q_tm1, q_t):
             term = objective.terms(q_tm1, np.asarray(1, np.int32), q_t, 0.9)
-            return objective.demonstration_loss(term, 0.7) + objective.mixed_loss(term, term, 0.2)
+            return objective.demonstration_loss(term, 0.7) + objective.mixed_loss(term, term, 0.2, 0.3)
 
         jax.test_util.check_grads(loss, given, order=2, modes=["rev"])

@@ -115,9 +115,12 @@ class HostArena(AbstractArena):
         for number in range(self.limit):
             seen = env.step(np.asarray(_act_all(act, key, number, actors, env.obs)))
             yield seen, on
-            on = on & ~(seen.terminated | seen.truncated)
+            over = on & (seen.terminated | seen.truncated)
+            on = on & ~over
             if not on.any():
                 return
+            if over.any():
+                env.rest(~on)
 
 
 def _at_a_time(actors: int, episodes: int) -> tuple[int, int]:

@@ -52,6 +52,11 @@ def load(path: str | os.PathLike[str], reading: Reading | None = None) -> Demons
     place = Path(path)
     if os.fspath(path).startswith(MINARI):
         data = minari.read_id(os.fspath(path).removeprefix(MINARI), reading)
+    elif not os.path.lexists(place):
+        expected = "a file or folder of demonstrations"
+        raise DataError(
+            problem(printable(path), got="no such file or folder", expected=expected, remedy="check the path")
+        )
     elif _is_npz(place):
         data = _load_npz(path, reading)
     else:

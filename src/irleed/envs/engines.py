@@ -1,11 +1,13 @@
 """What makes many lanes of an environment: Gymnasium, envpool or ALE; and what is said when one of them cannot."""
 
+import functools
 import importlib
 import warnings
 from typing import Any
 
 import numpy as np
 
+from irleed._typing import Bool
 from irleed.errors import ConfigError, problem
 
 
@@ -17,7 +19,11 @@ def gymnasium_lanes(env_id: str, lanes: int, mode: str, options: dict[str, Any])
     if env_id.startswith("ALE/"):
         imported("ale_py", env_id, "envs")  # its import is what makes the names known
     try:
-        known = {"disable_env_checker": True, **options, "wrappers": [*(options.get("wrappers") or ()), _flat]}
+        known = {
+            "disable_env_checker": True,
+            **options,
+            "wrappers": [*(options.get("wrappers") or ()), _flat, _able_to_rest],
+        }
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", ".*is out of date")  # what is too old to work is refused with an error
             return gymnasium.make_vec(env_id, lanes, "sync", {"autoreset_mode": mode}, **known)
@@ -25,6 +31,12 @@ def gymnasium_lanes(env_id: str, lanes: int, mode: str, options: dict[str, Any])
         raise _missing(env_id, error, "envs") from error
     except Exception as error:  # an environment's own code runs here: it may raise anything
         raise unmade(env_id, error, "check name and options; gymnasium.pprint_registry() lists the names") from error
+
+
+def rest(engine: Any, resting: Bool[np.ndarray, " L"]) -> None:
+    """Spare `gymnasium_lanes` the steps of lanes that nobody looks at any more; see `_able_to_rest`."""
+    for env, one in zip(engine.envs, resting, strict=True):
+        env.resting = bool(one)
 
 
 def envpool_lanes(env_id: str, lanes: int, seed: int, options: dict[str, Any]) -> Any:
@@ -77,6 +89,32 @@ def _flat(env: Any) -> Any:
         return env
     vector = Box(-np.inf, np.inf, (flatdim(space),), np.float32)
     return TransformObservation(env, lambda obs: np.asarray(flatten(space, obs), np.float32), vector)
+
+
+def _able_to_rest(env: Any) -> Any:
+    """The environment, which while it rests does nothing in a step, and shows what it last did; a reset wakes it."""
+    return _rests()(env)
+
+
+@functools.cache
+def _rests() -> Any:
+    from gymnasium import Wrapper
+
+    class Rests(Wrapper):
+        resting, _last = False, None
+
+        def reset(self, **options: Any) -> tuple[Any, dict[str, Any]]:
+            self.resting = False
+            self._last, info = self.env.reset(**options)
+            return self._last, info
+
+        def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+            if self.resting:
+                return self._last, 0.0, False, False, {}
+            self._last, reward, terminated, truncated, info = self.env.step(action)
+            return self._last, reward, terminated, truncated, info
+
+    return Rests
 
 
 def _can_be_flat(space: Any) -> bool:

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from irleed._typing import Array, Shaped
+from irleed._typing import Array, Bool, Shaped
 from irleed.envs.actions import HostActions, actions_of, unsuited
-from irleed.envs.engines import ale_lanes, envpool_lanes, gymnasium_lanes, observation_dtype
+from irleed.envs.engines import ale_lanes, envpool_lanes, gymnasium_lanes, observation_dtype, rest
 from irleed.envs.mujoco_lanes import mujoco_lanes
 from irleed.envs.step import Transition
 from irleed.envs.workers import WorkerPool
@@ -55,6 +55,18 @@ class HostEnv:
         self._seed = None
         self._obs, self._over = self._seen(obs), np.zeros(self.lanes, bool)
         return self._obs
+
+    def rest(self, resting: Bool[np.ndarray, " L"]) -> None:
+        """Steps of these lanes may be spared, until all are reset: what they show from now on means nothing.
+
+        Gymnasium's lanes, one after another in their process, are; those of other engines go on.
+        """
+        from gymnasium.vector import SyncVectorEnv
+
+        if isinstance(self._engine, WorkerPool):
+            self._engine.rest(resting)
+        elif isinstance(self._engine, SyncVectorEnv):
+            rest(self._engine, resting)
 
     def step(self, actions: Shaped[Array, "..."]) -> Transition:
         """Take an action in every lane: L whole numbers from 0, or L vectors of real numbers within the bounds."""

@@ -17,7 +17,8 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from irleed.envs.engines import gymnasium_lanes, observation_dtype, one_line
+from irleed._typing import Bool
+from irleed.envs.engines import gymnasium_lanes, observation_dtype, one_line, rest
 from irleed.errors import ConfigError, IrleedError, problem
 
 STEP, RESET, DONE = b"step", b"reset", b""  # an answer that is not DONE says what went wrong
@@ -33,6 +34,7 @@ class Lanes(NamedTuple):
     terminated: Any
     truncated: Any
     action: Any
+    resting: Any  # lanes that are to do nothing in a step
 
 
 class WorkerPool:
@@ -73,6 +75,10 @@ class WorkerPool:
         lanes.action[:] = actions
         self._order([STEP] * len(self._pipes))
         return lanes.obs, lanes.reward, lanes.terminated, lanes.truncated, {"final_obs": lanes.final_obs}
+
+    def rest(self, resting: Bool[np.ndarray, " L"]) -> None:
+        """Lanes whose steps may be spared until they are reset; see `irleed.envs.engines.rest`."""
+        self._open_lanes().resting[:] = resting
 
     def close(self) -> None:
         """End the workers and let go of the memory."""
@@ -151,7 +157,8 @@ def _allocate(context: Any, lanes: int, seen: Any, done: Any) -> list[tuple[Any,
     """Memory without a name: it is gone when the last process that sees it is, also if that was killed."""
     obs = (observation_dtype(seen).str, (lanes, *seen.shape))
     action = (np.dtype(done.dtype).str, (lanes, *done.shape))
-    kinds = Lanes(obs, obs, ("f8", (lanes,)), ("?", (lanes,)), ("?", (lanes,)), action)
+    flags = ("?", (lanes,))
+    kinds = Lanes(obs, obs, ("f8", (lanes,)), flags, flags, action, flags)
     return [
         (context.RawArray("B", math.prod(shape) * np.dtype(dtype).itemsize), dtype, shape) for dtype, shape in kinds
     ]
@@ -193,8 +200,10 @@ def _answer(pipe: Connection, text: bytes) -> None:
 def _obey(engine: Any, order: bytes, lanes: Lanes) -> None:
     if order != STEP:
         _, _, seed = order.partition(b" ")
+        lanes.resting[:] = False
         lanes.obs[:] = engine.reset(seed=int(seed) if seed else None)[0]
         return
+    rest(engine, lanes.resting)
     lanes.obs[:], lanes.reward[:], lanes.terminated[:], lanes.truncated[:], info = engine.step(lanes.action)
     if "final_obs" in info:
         for lane in np.flatnonzero(info["_final_obs"]):

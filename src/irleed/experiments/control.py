@@ -25,6 +25,7 @@ from irleed.arena import AbstractArena, drawn, likeliest, make_arena
 from irleed.baselines.bc import BehaviourCloning
 from irleed.baselines.ileed import Ileed
 from irleed.baselines.sqil import Sqil
+from irleed.checkpoint import Keeper
 from irleed.data.transitions import Transitions
 from irleed.errors import ConfigError, problem
 from irleed.experiments.control_data import DEMONSTRATORS, TASKS, DataSets, Setting, Task, make_data
@@ -191,13 +192,13 @@ def _part(
     file, fingerprint = config.out / "parts" / f"{task.name}-{name}.npz", config.fingerprint(task, name)
     arrays = kept(file, fingerprint)
     if arrays is None:
-        began = time.perf_counter()
-        # The same key for every method: what starts alike, starts alike.
-        lanes = learn(
-            key, arena, config.method(name), data.best if name in ORACLES else data.transitions, config.episodes
-        )
-        arrays = {**vars(lanes), "seconds": np.asarray(time.perf_counter() - began)}
-        keep(file, fingerprint, arrays)
+        began, own = time.perf_counter(), data.best if name in ORACLES else data.transitions
+        with Keeper(file.with_suffix(""), repr(sorted(fingerprint.items()))) as keeper:
+            # The same key for every method: what starts alike, starts alike.
+            lanes = learn(key, arena, config.method(name), own, config.episodes, keeper)
+            arrays = {**vars(lanes), "seconds": np.asarray(keeper.earlier + time.perf_counter() - began)}
+            keep(file, fingerprint, arrays)
+            keeper.clear()
     lanes = Lanes(**{field: _by_setting(config, task, arrays[field]) for field in Lanes.__dataclass_fields__})
     return lanes, float(arrays["seconds"])
 
@@ -207,13 +208,18 @@ def _by_setting(config: ControlConfig, task: Task, values: Array) -> np.ndarray:
 
 
 def learn(
-    key: Key, arena: AbstractArena, method: AbstractOffline | AbstractAgent, data: Transitions, episodes: int = 20
+    key: Key,
+    arena: AbstractArena,
+    method: AbstractOffline | AbstractAgent,
+    data: Transitions,
+    episodes: int = 20,
+    keeper: Keeper | None = None,
 ) -> Lanes:
-    """Train on every data set of a stack, and let the last policies play."""
+    """Train on every data set of a stack, and let the last policies play; agents go on from what the keeper has."""
     train_key, greedy_key, sampled_key = jax.random.split(key, 3)
     keys = jax.random.split(train_key, data.size.shape[0])
     if isinstance(method, AbstractAgent):
-        state = arena.learn(method, keys, data, DEMONSTRATORS).learner
+        state = arena.learn(method, keys, data, DEMONSTRATORS, keeper=keeper).learner
     else:
         state = train_stack(method, keys, data, arena.actions)
     policies = jax.vmap(method.policy)(state.parameters)

@@ -171,14 +171,15 @@ def _part(
     if arrays is None:
         began, method = time.perf_counter(), config.method(name)
         stacked = data_sets(data, config.chosen, config.runs)
-        if isinstance(method, AbstractOffline):
-            found = _offline(config, key, arena, method, stacked, progress)
-        else:
-            identity = repr(sorted(fingerprint.items()))
-            with Keeper(config.out / "parts" / name, identity, every=config.checkpoint_every) as keeper:
+        identity = repr(sorted(fingerprint.items()))
+        with Keeper(config.out / "parts" / name, identity, every=config.checkpoint_every) as keeper:
+            if isinstance(method, AbstractOffline):
+                found = _offline(config, key, arena, method, stacked, progress)
+            else:
                 found = _online(config, key, arena, method, stacked, progress, keeper)
-        arrays = {**found, "seconds": np.asarray(time.perf_counter() - began)}
-        keep(file, fingerprint, arrays)
+            arrays = {**found, "seconds": np.asarray(keeper.earlier + time.perf_counter() - began)}
+            keep(file, fingerprint, arrays)
+            keeper.clear()
     shape = len(config.chosen), config.runs
     lanes = Lanes(**{field: _split(arrays[field], shape) for field in Lanes.__dataclass_fields__})
     return lanes, float(arrays["seconds"])

@@ -40,10 +40,13 @@ def demonstration_loss(term: Terms, penalty: Scalar) -> Float[Array, ""]:
     return -term.log_likelihood + penalty * term.reward**2
 
 
-def mixed_loss(demonstrated: Terms, played: Terms, penalty: Scalar) -> Float[Array, ""]:
-    r"""$-r + \frac12\sum (V(s) - \gamma V(s')) + \frac{c}{2}\sum r^2$ over a demonstrated and a played transition."""
-    value = 0.5 * (demonstrated.value_step + played.value_step)
-    size = 0.5 * (demonstrated.reward**2 + played.reward**2)
+def mixed_loss(demonstrated: Terms, played: Terms, penalty: Scalar, share: Scalar) -> Float[Array, ""]:
+    r"""$-r$ of a demonstrated transition, and $V(s) - \gamma V(s') + c\,r^2$ by a share over a played one beside it.
+
+    Any share is right: $E[V(s) - \gamma V(s')]$ is the same under any policy.
+    """
+    value = (1 - share) * demonstrated.value_step + share * played.value_step
+    size = (1 - share) * demonstrated.reward**2 + share * played.reward**2
     return -demonstrated.reward + value + penalty * size
 
 

@@ -26,6 +26,8 @@ class OnlineSoftQ(AbstractAgent):
     is looked at through the eyes of whoever took the demonstrated one beside it. The shared policy plays. Without
     precisions and biases this is IQ-Learn, online: `OnlineSoftQ(learner=SoftQ.iq())`.
 
+    - `share`: of what was played in the value term and in the penalty; the rest is over the demonstrations. Without any
+      it is learning offline. Half is the published mixture.
     - `residual`: whether $V(s')$ is learnt from as $V(s)$ is, as offline; else it is a target network's, which follows
       at `target_rate`.
     """
@@ -39,6 +41,7 @@ class OnlineSoftQ(AbstractAgent):
     capacity: int = eqx.field(static=True, default=50_000)
     warm: int = eqx.field(static=True, default=500)
     random: Scalar = 0.0
+    share: Scalar = 0.03
     residual: bool = eqx.field(static=True, default=True)
     target_rate: Scalar = 0.005
     clip: Scalar | None = None
@@ -46,7 +49,7 @@ class OnlineSoftQ(AbstractAgent):
     @classmethod
     def survival(cls, **settings) -> "OnlineSoftQ":
         """Where an early end is a failure, see `SoftQ.survival`; settings are those of the learner."""
-        return cls(learner=SoftQ.survival(**{"penalty": 50.0, **SLOWER, **settings}))
+        return cls(learner=SoftQ.survival(**{"penalty": 50.0, **SLOWER, **settings}), share=0.5)
 
     def parameters(self, key: Key, inputs: Inputs, actions: int, demonstrators: int) -> Parameters:
         """See `AbstractAlgorithm.parameters`."""
@@ -70,7 +73,7 @@ class OnlineSoftQ(AbstractAgent):
         count = len(shown.action)
         demonstrated = jax.tree.map(lambda leaf: leaf[:count], terms)
         seen = jax.tree.map(lambda leaf: leaf[count:], terms)
-        mixed = jax.vmap(objective.mixed_loss, (0, 0, None))(demonstrated, seen, penalty)
+        mixed = jax.vmap(objective.mixed_loss, (0, 0, None, None))(demonstrated, seen, penalty, self.share)
         return jnp.mean(own.temperature * mixed + own.bias_penalty * jax.vmap(objective.bias_penalty)(bias[:count]))
 
     def policy(self, parameters: Parameters) -> SoftmaxPolicy:

@@ -1,6 +1,7 @@
 """Folders of the imitation library are read as they were written; what is written here, its library reads."""
 
 import json
+import pickle
 import random
 import shutil
 
@@ -9,7 +10,7 @@ import jax
 import numpy as np
 import pytest
 
-from irleed.data import Demonstrations, Episode
+from irleed.data import Demonstrations, Episode, lazy
 from irleed.data.formats.base import Reading
 from irleed.data.formats.imitation import FORMAT, write
 from irleed.errors import DataError
@@ -43,6 +44,32 @@ def stored(tmp_path):
 
 def read(path, **reading) -> Demonstrations:
     return FORMAT.read(path, Reading(**reading))
+
+
+@pytest.mark.parametrize("shape, kind", [((2,), "f4"), ((), "i8"), ((4, 3, 3), "u1"), ((2,), "f8"), ((1,), "?")])
+def test_large_folders_are_read_later(stored, shape, kind, monkeypatch):
+    """Rows come from where they lie in the file; but for flags, eight of which are a byte."""
+    data = columns(shape, kind)
+    path = stored(data)
+    monkeypatch.setattr(lazy, "LARGE", 1)
+    monkeypatch.setattr(datasets, "load_from_disk", None)  # which would read all
+    found, whole = read(path), np.concatenate(data["obs"])
+    assert isinstance(found.obs, lazy.LazyRows) == (kind != "?")
+    assert found.obs.dtype == whole.dtype and found.obs.shape == whole.shape
+    np.testing.assert_array_equal(found.obs[np.array([6, 0, 3, 3])], whole[[6, 0, 3, 3]])
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(found.obs)), whole)
+    np.testing.assert_array_equal(found.action, np.concatenate(data["acts"]))
+    np.testing.assert_array_equal(found.reward, np.concatenate(data["rews"]))
+    assert read(path, demonstrator="pilot").names == ("Zoë", "Ann")
+
+
+def test_a_large_folder_that_is_cut_short_later_is_one_line(stored, monkeypatch):
+    path = stored(columns())
+    monkeypatch.setattr(lazy, "LARGE", 1)
+    rows, file = read(path).obs, next(path.glob("*.arrow"))
+    file.write_bytes(file.read_bytes()[:300])
+    with pytest.raises(DataError, match="expected the rows that were there"):
+        rows[:]
 
 
 @pytest.mark.parametrize("shape, kind", [((2,), "f4"), ((), "i8"), ((4, 3, 3), "u1"), ((2,), "f8"), ((1,), "?")])
@@ -125,9 +152,12 @@ def test_files_elsewhere_are_not_read(stored, refusal):
 
 
 @pytest.mark.parametrize(
-    "name, tries", [("data-00000-of-00001.arrow", 100), ("state.json", 25), ("dataset_info.json", 25)]
-)
-def test_spoilt_folders_are_refused_or_read(stored, name, tries):
+    "name, tries, large",
+    [("data-00000-of-00001.arrow", 100, 0), ("data-00000-of-00001.arrow", 100, 1), ("state.json", 25, 0),
+     ("dataset_info.json", 25, 0)],
+)  # fmt: skip
+def test_spoilt_folders_are_refused_or_read(stored, name, tries, large, monkeypatch):
+    monkeypatch.setattr(lazy, "LARGE", 1 if large else lazy.LARGE)
     path, chance = stored(columns()), random.Random(0)
     sound, refused = (path / name).read_bytes(), 0
     for _ in range(tries):
@@ -136,7 +166,8 @@ def test_spoilt_folders_are_refused_or_read(stored, name, tries):
         for content in (bytes(spoilt), sound[: chance.randrange(len(sound))]):
             (path / name).write_bytes(content)
             try:
-                assert isinstance(read(path), Demonstrations)
+                found = read(path)
+                assert np.asarray(found.obs).shape == (7, 2)
             except DataError as error:
                 assert len(str(error).splitlines()) == 1
                 refused += 1

@@ -8,9 +8,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from irleed.data import Demonstrations
+from irleed.data import Demonstrations, lazy
 from irleed.data.formats.base import Reading
 from irleed.data.formats.lerobot import FORMAT, write_weights
+from irleed.data.lazy import LazyRows
 from irleed.errors import DataError
 
 LENGTHS = (3, 2, 4)
@@ -114,7 +115,6 @@ def test_observations_and_actions_can_be_chosen(tmp_path, refusal):
     assert data.obs.shape == (9, 1) and data.action.tolist() == [0, 1, 3, 5, 6, 7]
     assert "no 'height'" in refusal(path, Reading(obs=("height",)))
     assert "no 'height'" in refusal(path, Reading(action="height"))
-    assert "no 'observation.image'" in refusal(path, Reading(obs=("observation.image",)))
     assert "string" in refusal(path, Reading(obs=("observation.said",)))
 
 
@@ -154,7 +154,33 @@ def test_files_with_different_columns_are_refused(tmp_path, refusal):
     path = folder(tmp_path / "data")
     last = path / "data" / "chunk-000" / "file-999.parquet"
     pq.write_table(pq.read_table(last).drop_columns(["action"]), last)
-    assert "unreadable" in refusal(path)
+    assert "file-999.parquet: got no 'action'" in refusal(path)
+    pq.write_table(pa.table(frames(action=np.arange(9)))[5:], last)
+    assert "column 'action' of type int64, expected list<element: double>" in refusal(path)
+
+
+@pytest.mark.parametrize(
+    "state", [STATE.tolist(), pa.array(STATE.tolist(), pa.list_(pa.float32(), 2)), STATE[:, 0], np.arange(9)]
+)
+def test_large_folders_stay_on_disk_and_are_the_same(tmp_path, state, monkeypatch):
+    path = folder(tmp_path / "data", split=(2, 5, 6), **{"observation.state": state, "observation.x": STATE.tolist()})
+    for obs in ((), ("observation.state",), ("observation.x", "observation.state")):
+        whole = FORMAT.read(path, Reading(obs=obs))
+        with monkeypatch.context() as patch:
+            patch.setattr(lazy, "LARGE", 1)
+            large = FORMAT.read(path, Reading(obs=obs))
+        assert isinstance(whole.obs, np.ndarray) and isinstance(large.obs, LazyRows)
+        assert large.obs.dtype == whole.obs.dtype and large.obs.shape == whole.obs.shape
+        np.testing.assert_array_equal(large.obs[[8, 0, 4, 4]], whole.obs[[8, 0, 4, 4]])
+        np.testing.assert_array_equal(large.action, whole.action)
+
+
+def test_what_is_missing_in_a_large_folder_is_said_with_its_row(tmp_path, refusal, monkeypatch):
+    state = pa.array([*STATE[:6].tolist(), None, *STATE[7:].tolist()], pa.list_(pa.float32(), 2))
+    path = folder(tmp_path / "data", **{"observation.state": state})
+    said = refusal(path)
+    monkeypatch.setattr(lazy, "LARGE", 1)
+    assert "row 6: got no observation" in said and refusal(path) == said
 
 
 def test_other_folders_are_not_recognised(tmp_path, refusal):

@@ -2,7 +2,7 @@
 
 import contextlib
 import csv
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,16 +10,8 @@ import numpy as np
 
 from irleed._npz import CORRUPT, printable
 from irleed._typing import Bool, Int, Shaped
-from irleed.data.formats.base import library, refuse
-
-
-def read_parquet(path: Path) -> Any:
-    """A Parquet file as an Arrow table, without the columns that are neither numbers, vectors nor text."""
-    arrow, parquet = library("pyarrow", "formats"), library("pyarrow.parquet", "formats")
-    with parquet.ParquetFile(path, page_checksum_verification=True) as file:
-        table = file.read(columns=[field.name for field in file.schema_arrow if _flat(arrow, field.type)])
-    table.validate(full=True)
-    return table.replace_schema_metadata(None)
+from irleed.data.checks import listed
+from irleed.data.formats.base import joined, library, refuse
 
 
 @contextlib.contextmanager
@@ -54,32 +46,48 @@ def numbers(table: Any, name: str, path: Path) -> tuple[Shaped[np.ndarray, "R *v
         if len(width) != 1:
             refuse(place, f"lists of {len(width)} lengths", "one length", "make all rows alike")
         inner, shape = inner.flatten(), (int(width[0]),)
-    if inner.null_count or not _is_number(arrow, inner.type):
+    if inner.null_count or not is_number(inner.type):
         got = "empty entries in lists" if inner.null_count else f"values of type {inner.type}"
         refuse(place, got, "numbers", "mend the column, or choose others")
     flat, empty = inner.to_numpy(zero_copy_only=False), array.is_null().to_numpy(zero_copy_only=False)
+    if not empty.any():
+        return flat.reshape(-1, *shape).copy(), empty
     values = np.zeros((len(array), *shape), flat.dtype)
     values[~empty] = flat.reshape(-1, *shape)
     return values, empty
 
 
-def refuse_row(bad: Bool[np.ndarray, " R"], path: Path, got: str, expected: str, remedy: str) -> None:
-    """Refuse the first row that is marked."""
+def side_by_side(
+    table: Any, names: Sequence[str], path: Path
+) -> tuple[Shaped[np.ndarray, "R *v"], Bool[np.ndarray, " R"]]:
+    """Columns as one array, and the rows that are empty in all of them."""
+    parts = {name: numbers(table, name, path) for name in names}
+    empty = np.stack([gaps for _, gaps in parts.values()])
+    partly = np.any(empty != empty[:1], axis=0)
+    refuse_row(partly, path, f"gaps in {listed(names)}", "all or none of them", "fill them in")
+    return joined({name: values for name, (values, _) in parts.items()}, tuple(names), path), empty[0]
+
+
+def refuse_row(bad: Bool[np.ndarray, " R"], path: Path, got: str, expected: str, remedy: str, first: int = 0) -> None:
+    """Refuse the first row that is marked, of rows that are numbered from `first` on."""
     if bad.any():
-        refuse(f"{printable(path)}, row {np.argmax(bad)}", got, expected, remedy)
+        refuse(f"{printable(path)}, row {first + np.argmax(bad)}", got, expected, remedy)
 
 
-def _is_number(arrow: Any, kind: Any) -> bool:
+def is_flat(kind: Any) -> bool:
+    """Is a column of this type one of numbers, text, times, or lists of numbers? Images and tensors are not."""
+    arrow = library("pyarrow", "formats")
+    if _is_list(arrow, kind):
+        return is_number(kind.value_type)
+    odd = arrow.types.is_nested(kind) or arrow.types.is_binary(kind) or isinstance(kind, arrow.BaseExtensionType)
+    return not odd
+
+
+def is_number(kind: Any) -> bool:
+    """Is a column of this type one of numbers, or of yes and no?"""
+    arrow = library("pyarrow", "formats")
     return arrow.types.is_integer(kind) or arrow.types.is_floating(kind) or arrow.types.is_boolean(kind)
 
 
 def _is_list(arrow: Any, kind: Any) -> bool:
     return arrow.types.is_list(kind) or arrow.types.is_large_list(kind) or arrow.types.is_fixed_size_list(kind)
-
-
-def _flat(arrow: Any, kind: Any) -> bool:
-    """Numbers, text, times, or lists of numbers; no images and no tensors."""
-    if _is_list(arrow, kind):
-        return _is_number(arrow, kind.value_type)
-    odd = arrow.types.is_nested(kind) or arrow.types.is_binary(kind) or isinstance(kind, arrow.BaseExtensionType)
-    return not odd

@@ -104,13 +104,13 @@ def place(path: Path, entry: Any, name: str = "") -> str:
 
 def array(path: Path, group: Any, name: str) -> Shaped[np.ndarray, "R ..."]:
     """The rows of a dataset, of any type."""
-    return _sound(path, group, name)[()]
+    return sound(path, group, name)[()]
 
 
-def rows(path: Path, group: Any, name: str, file: Reopened) -> np.ndarray | LazyRows:
-    """The rows of a dataset of numbers; those of a large file are read later."""
-    dataset = _sound(path, group, name)
-    if dataset.nbytes < lazy.LARGE and not is_large(path):
+def rows(path: Path, group: Any, name: str, file: Reopened, large: bool = False) -> np.ndarray | LazyRows:
+    """The rows of a dataset of numbers; those of a large file are read later, and others of which it is known."""
+    dataset = sound(path, group, name)
+    if not large and dataset.nbytes < lazy.LARGE and not is_large(path):
         return native(dataset[()], place(path, group, name))
     dtype = native(np.empty(0, dataset.dtype), place(path, group, name)).dtype
     plain = in_one_block(dataset)
@@ -126,7 +126,7 @@ def in_one_block(dataset: Any) -> int | None:
     return dataset.id.get_offset() if usual else None
 
 
-def _sound(path: Path, group: Any, name: str) -> Any:
+def sound(path: Path, group: Any, name: str) -> Any:
     """A dataset; refused if it is missing, empty, or not all in this file."""
     where, dataset = place(path, group, name), group.get(name)
     if not is_dataset(dataset):

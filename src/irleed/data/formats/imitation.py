@@ -12,9 +12,12 @@ from typing import Any
 import numpy as np
 
 from irleed._npz import printable
+from irleed.data import lazy
 from irleed.data.checks import listed
 from irleed.data.demonstrations import Demonstrations, Episode
 from irleed.data.formats.base import Format, Reading, library, refuse
+from irleed.data.lazy import LazyRows
+from irleed.data.sources import InFile
 from irleed.errors import DataError
 
 COLUMNS = ("obs", "acts", "terminal")  # these there must be; infos, rews and others may be
@@ -79,7 +82,7 @@ def _read(path: Path, reading: Reading) -> Demonstrations:
     if reading.obs not in ((), ("obs",)) or reading.action not in (None, "acts"):
         got = f"a choice of {listed([*reading.obs, *filter(None, [reading.action])])}"
         refuse(where, got, "'obs' and 'acts'", "leave the choice out: there are no others")
-    table = _table(path)
+    table, maps = _table(path)
     missing = [name for name in COLUMNS if name not in table.column_names]
     if missing:
         remedy = "write it with imitation.data.serialize.save"
@@ -87,46 +90,55 @@ def _read(path: Path, reading: Reading) -> Demonstrations:
     terminal = table.column("terminal").to_pylist()
     if not all(isinstance(value, bool) for value in terminal):
         refuse(f"{where}, terminal", table.schema.field("terminal").type, "true or false", "store one a trajectory")
-    columns = {name: _arrays(table, name, where) for name in ("obs", "acts", "rews") if name in table.column_names}
+    columns = {name: _arrays(table, name, where) for name in ("acts", "rews") if name in table.column_names}
     rewards = columns.get("rews", [None] * len(terminal))
     owners = _owners(table, reading, path)
-    rows = zip(columns["obs"], columns["acts"], terminal, owners, rewards, strict=True)
+    rows = zip(_arrays(table, "obs", where, maps), columns["acts"], terminal, owners, rewards, strict=True)
     return Demonstrations.from_episodes([Episode(*row) for row in rows], where=where)
 
 
-def _table(path: Path) -> Any:
-    """The rows as Arrow stores them, checked, with nothing decoded."""
-    datasets = library("datasets", "formats")
+def _table(path: Path) -> tuple[Any, list[tuple[Path, Any]]]:
+    """The rows as Arrow stores them, checked, with nothing decoded; and the files of large ones, in memory maps."""
+    datasets, arrow = library("datasets", "formats"), library("pyarrow", "formats")
     where, remedy = printable(path), "write the folder again with imitation.data.serialize.save"
     try:
-        files = json.loads((path / "state.json").read_bytes())["_data_files"]
-        for name in (file["filename"] for file in files):
+        names = [file["filename"] for file in json.loads((path / "state.json").read_bytes())["_data_files"]]
+        for name in names:
             if Path(name).name != name:
                 refuse(where, f"a file elsewhere, {ascii(name[:80])}", "files in the folder", remedy)
-        with _quiet(datasets):
-            table = datasets.load_from_disk(str(path.absolute()), keep_in_memory=True).with_format("arrow")[:]
+        files, maps = [path.absolute() / name for name in names], []
+        if sum(file.stat().st_size for file in files) >= lazy.LARGE:
+            maps = [(file, arrow.memory_map(str(file)).read_buffer()) for file in files]
+            table = arrow.concat_tables([arrow.ipc.open_stream(buffer).read_all() for _, buffer in maps])
+        else:
+            with _quiet(datasets):
+                table = datasets.load_from_disk(str(path.absolute()), keep_in_memory=True).with_format("arrow")[:]
         table.validate(full=True)
-        return table
+        return table, maps
     except DataError:
         raise
     except Exception as error:  # Arrow, JSON and files each have their own
         refuse(where, ascii(f"{type(error).__name__}: {error}"[:120]), "a data set that loads", remedy)
 
 
-def _arrays(table: Any, name: str, where: str) -> list[np.ndarray]:
-    """The array of each trajectory."""
+def _arrays(
+    table: Any, name: str, where: str, maps: list[tuple[Path, Any]] | None = None
+) -> list[np.ndarray | LazyRows]:
+    """The array of each trajectory; where the file that has it is in `maps`, it is read later."""
     arrays = []
     for i, row in enumerate(table.column(name)):
-        values = getattr(row, "values", None)
+        values, place = getattr(row, "values", None), f"{where}, trajectory {i}, {name}"
         if values is None:
             got = table.schema.field(name).type if row.is_valid else "nothing"
-            refuse(f"{where}, trajectory {i}, {name}", got, "a list of numbers", "store one list a trajectory")
-        arrays.append(_array(values, f"{where}, trajectory {i}, {name}"))
+            refuse(place, got, "a list of numbers", "store one list a trajectory")
+        values, shape = _flat(values, place)
+        stored = _in_file(values, shape, maps or [])
+        arrays.append(values.to_numpy(zero_copy_only=False).reshape(shape) if stored is None else LazyRows.of(stored))
     return arrays
 
 
-def _array(values: Any, where: str) -> np.ndarray:
-    """Lists in lists of equal lengths as one array, with its type kept."""
+def _flat(values: Any, where: str) -> tuple[Any, tuple[int, ...]]:
+    """The numbers in lists in lists of equal lengths, with nothing copied, and their shape."""
     types = library("pyarrow", "formats").types
     shape = [len(values)]
     while True:
@@ -137,16 +149,27 @@ def _array(values: Any, where: str) -> np.ndarray:
             types.is_list(values.type) or types.is_large_list(values.type) or types.is_fixed_size_list(values.type)
         ):
             break
-        inner = {len(entry.values) for entry in values}
-        if len(inner) > 1:
-            refuse(
-                where, f"entries of lengths {min(inner)} and {max(inner)}", "equal lengths", "make all entries alike"
-            )
-        shape.append(inner.pop() if inner else 0)
+        lengths = np.asarray(values.value_lengths()) if len(values) else np.zeros(1, int)
+        if lengths.min() < lengths.max():
+            got = f"entries of lengths {lengths.min()} and {lengths.max()}"
+            refuse(where, got, "equal lengths", "make all entries alike")
+        shape.append(int(lengths[0]))
         values = values.flatten()
     if not (types.is_integer(values.type) or types.is_floating(values.type) or types.is_boolean(values.type)):
         refuse(where, values.type, "numbers", "encode it as numbers")
-    return values.to_numpy(zero_copy_only=False).reshape(shape)
+    return values, tuple(shape)
+
+
+def _in_file(values: Any, shape: tuple[int, ...], maps: list[tuple[Path, Any]]) -> InFile | None:
+    """Where in a file numbers lie, if they lie there as they would in memory."""
+    if not maps or library("pyarrow", "formats").types.is_boolean(values.type):  # eight of which are a byte
+        return None
+    dtype = np.dtype(values.type.to_pandas_dtype())
+    first, size = values.buffers()[1].address + values.offset * dtype.itemsize, len(values) * dtype.itemsize
+    for path, whole in maps:
+        if whole.address <= first and first + size <= whole.address + whole.size:
+            return InFile(path, first - whole.address, shape, dtype)
+    return None
 
 
 def _owners(table: Any, reading: Reading, path: Path) -> list[str]:

@@ -1,4 +1,4 @@
-"""LeRobot v3 folders: vectors that robots sensed and were told, in Parquet files; and weights written beside them."""
+"""LeRobot v3 folders: what robots sensed and were told, in Parquet files and videos; and weights put beside them."""
 
 import json
 import os
@@ -14,12 +14,15 @@ from numpy.typing import ArrayLike
 from irleed._npz import CORRUPT, printable
 from irleed.data.checks import listed, starts
 from irleed.data.demonstrations import Demonstrations
-from irleed.data.formats.arrow import arrow_errors, labelled, numbers, read_parquet, refuse_row
+from irleed.data.formats.arrow import labelled, numbers, refuse_row
 from irleed.data.formats.base import Format, Reading, library, refuse
+from irleed.data.formats.lerobot_cameras import CAMERAS, camera, seen
+from irleed.data.formats.parquet import Files
 from irleed.data.formats.tables import from_table
+from irleed.data.lazy import LazyRows, SideBySide
 
 WHO = ("demonstrator", "operator")
-NO_VECTORS = ("image", "video", "string")
+NO_VECTORS = (*CAMERAS, "string")
 RENAMED = {"episode_index": "episode", "next.reward": "reward", "next.done": "terminated"}
 
 
@@ -36,20 +39,26 @@ def read(path: Path, reading: Reading) -> Demonstrations:
     """The episodes of a folder."""
     info = _info(path)
     kinds = {name: feature.get("dtype") for name, feature in info["features"].items()}
-    frames = _tables(path, "data")
-    names = frames.column_names
+    files = _files(path, "data")
+    names, action, filmed = files.names, reading.action or "action", camera(info["features"], reading.obs, path)
     vectors = [name for name in sorted(names) if name.startswith("observation.") and kinds.get(name) not in NO_VECTORS]
-    obs, action = reading.obs or tuple(vectors), reading.action or "action"
-    missing = [name for name in ("episode_index", action, *obs) if name not in names]
+    obs = reading.obs or tuple(vectors)
+    missing = [name for name in ("episode_index", action, *(() if filmed else obs)) if name not in names]
     if missing or not obs:
         got = f"no {missing[0]!r}" if missing else "no vector 'observation...'"
-        refuse(path, got, f"some of {listed(names)}", "choose observations and actions from these")
+        there = [*names, *(name for name, kind in kinds.items() if kind in CAMERAS)]
+        refuse(path, got, f"some of {listed(there, 20)}", "choose observations and actions from these")
+    wanted = {*RENAMED, action, "frame_index", *WHO, reading.named}
+    frames = files.read([name for name in names if name in wanted])
     _check_whole(frames, info, path)
-    columns = {new: frames.column(old) for old, new in RENAMED.items() if old in names}
-    columns |= {f"obs {name}": _vector(frames.column(name)) for name in obs}
-    columns |= {"action": _vector(frames.column(action)), "demonstrator": _owners(frames, reading, path)}
-    chosen = Reading(obs=tuple(f"obs {name}" for name in obs))
-    return from_table(library("pyarrow", "formats").table(columns), chosen, path)
+    if filmed:
+        rows, blank = seen(filmed, info, frames, files, _about(path), path), np.zeros(len(frames), bool)
+    else:
+        rows, blank = files.observations(obs)
+    columns = {new: frames.column(old) for old, new in RENAMED.items() if old in frames.column_names}
+    columns |= {"action": _vector(frames.column(action)), "demonstrator": _owners(frames, files, reading, path)}
+    table = library("pyarrow", "formats").table(columns)
+    return from_table(table, _vectors(rows), blank, ["action"], "demonstrator", path)
 
 
 def write_weights(
@@ -93,18 +102,17 @@ def _info(path: Path) -> dict[str, Any]:
     return info | {"features": features}
 
 
-def _tables(path: Path, kind: str) -> Any:
-    """The Parquet files of a folder, in order, as one table."""
-    arrow = library("pyarrow", "formats")
-    with arrow_errors(path / kind):
-        files = sorted((path / kind).glob("chunk-*/file-*.parquet"), key=_numbered)
-        if not files:
-            refuse(path / kind, "no files", "chunk-000/file-000.parquet and so on", "copy the folder again")
-        tables = []
-        for file in files:
-            with arrow_errors(file):
-                tables.append(read_parquet(file))
-        return arrow.concat_tables([table.select(tables[0].column_names) for table in tables])
+def _files(path: Path, kind: str) -> Files:
+    """The Parquet files of a folder, in order."""
+    files = sorted((path / kind).glob("chunk-*/file-*.parquet"), key=_numbered)
+    if not files:
+        refuse(path / kind, "no files", "chunk-000/file-000.parquet and so on", "copy the folder again")
+    return Files(files, path)
+
+
+def _about(path: Path) -> Files | None:
+    """What the folder says of its episodes."""
+    return _files(path, "meta/episodes") if (path / "meta" / "episodes").is_dir() else None
 
 
 def _numbered(file: Path) -> list[int]:
@@ -135,7 +143,14 @@ def _vector(column: Any) -> Any:
     return arrow.FixedSizeListArray.from_arrays(column.combine_chunks(), 1)
 
 
-def _owners(frames: Any, reading: Reading, path: Path) -> Any:
+def _vectors(rows: np.ndarray | LazyRows) -> np.ndarray | LazyRows:
+    """The same for observations."""
+    if rows.ndim > 1 or rows.dtype.kind != "f":
+        return rows
+    return LazyRows.of(SideBySide([rows])) if isinstance(rows, LazyRows) else rows[:, None]
+
+
+def _owners(frames: Any, files: Files, reading: Reading, path: Path) -> Any:
     """Who acted, one entry a frame: by a column of the frames, or one of the episodes."""
     arrow, alone = library("pyarrow", "formats"), [path.resolve().name] * len(frames)
     if reading.demonstrator == "episode":
@@ -144,21 +159,22 @@ def _owners(frames: Any, reading: Reading, path: Path) -> Any:
     for name in wanted:
         if name in frames.column_names:
             return frames.column(name)
-    about = _tables(path, "meta/episodes") if (path / "meta" / "episodes").is_dir() else None
-    known = [] if about is None else about.column_names
+    about = _about(path)
+    known = [] if about is None else about.names
     found = [name for name in wanted if name in known]
     if reading.named and not found:
-        told = [*frames.column_names, *(name for name in known if not name.startswith("stats/"))]
+        told = [*files.names, *(name for name in known if not name.startswith("stats/"))]
         refuse(f"{printable(path)}, demonstrator", f"no {reading.named!r}", f"one of {listed(told, 20)}", "name one")
-    return _looked_up(frames, about, found[0], path) if found else arrow.array(alone)
+    return _looked_up(frames, about, found[0], path) if about and found else arrow.array(alone)
 
 
-def _looked_up(frames: Any, about: Any, name: str, path: Path) -> Any:
+def _looked_up(frames: Any, about: Files, name: str, path: Path) -> Any:
     """A column of the episodes, one entry a frame."""
-    if "episode_index" not in about.column_names:
+    if "episode_index" not in about.names:
         refuse(path / "meta" / "episodes", "no 'episode_index'", "it and who acted", "copy the folder again")
-    episode, numbers_of = labelled(about, "episode_index", path / "meta" / "episodes")
-    who, names = labelled(about, name, path / "meta" / "episodes")
+    table = about.read(["episode_index", name])
+    episode, numbers_of = labelled(table, "episode_index", path / "meta" / "episodes")
+    who, names = labelled(table, name, path / "meta" / "episodes")
     owner = {numbers_of[e]: names[w] for e, w in zip(episode, who, strict=True)}
     code, labels = labelled(frames, "episode_index", path)
     missing = [label for label in labels if label not in owner]

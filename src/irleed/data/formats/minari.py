@@ -18,7 +18,9 @@ from irleed._npz import printable
 from irleed._typing import Shaped
 from irleed.data.checks import listed
 from irleed.data.demonstrations import Demonstrations, Episode
+from irleed.data.formats import minari_hdf5
 from irleed.data.formats.base import Format, Reading, joined, library, refuse
+from irleed.data.lazy import LazyRows
 from irleed.errors import IrleedError
 
 WHO = ("demonstrator", "operator", "annotator", "author")  # where "data" looks, in this order
@@ -90,8 +92,8 @@ def _opened(path: Path) -> Any:
     there = sorted(json.loads((_inside(path) / "metadata.json").read_bytes()))
     if not {"observation_space", "action_space"} <= set(there):
         refuse(path, listed(there, 16), "observation_space and action_space, too", "write it with a newer Minari")
-    if (_inside(path) / "main_data.hdf5").is_file():
-        _check_sizes(_inside(path) / "main_data.hdf5")
+    if (_inside(path) / minari_hdf5.FILE).is_file():
+        _check_sizes(_inside(path) / minari_hdf5.FILE)
     dataset = library("minari", "formats").MinariDataset(_inside(path))
     spaces, kind = library("gymnasium", "formats").spaces, type(dataset.action_space)
     if not issubclass(kind, spaces.Box | spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary):
@@ -110,7 +112,10 @@ def _check_sizes(path: Path) -> None:
 
 def _found(dataset: Any, path: Path) -> list[Any]:
     """All episodes, one by one: of several at once, Arrow may hand out a long one's second part as the next."""
-    found = [next(iter(dataset.iterate_episodes([i]))) for i in range(dataset.storage.total_episodes)]
+    if minari_hdf5.is_large(dataset, _inside(path)):
+        found = minari_hdf5.episodes(dataset, _inside(path))
+    else:
+        found = [next(iter(dataset.iterate_episodes([i]))) for i in range(dataset.storage.total_episodes)]
     steps, expected = sum(len(episode.rewards) for episode in found), int(dataset.storage.total_steps)
     if steps != expected:
         remedy = "copy it again; in Arrow and Parquet, Minari loses parts of long episodes: write it as HDF5"
@@ -144,11 +149,11 @@ def _episode(found: Any, space: Any, name: str, wanted: tuple[str, ...], path: s
     return Episode(obs, action, terminated=found.terminations.any(), demonstrator=name, reward=found.rewards)
 
 
-def _observations(values: Any, wanted: tuple[str, ...], where: str) -> Shaped[np.ndarray, "..."]:
+def _observations(values: Any, wanted: tuple[str, ...], where: str) -> Shaped[np.ndarray | LazyRows, "..."]:
     """Observations that have names joined as chosen, others as they are."""
     if not isinstance(values, Mapping | tuple):
         values, wanted = {"observations": values}, wanted or ("observations",)
-    arrays = {name: np.asarray(part) for name, part in _flat(values).items()}
+    arrays = {name: part if isinstance(part, LazyRows) else np.asarray(part) for name, part in _flat(values).items()}
     return joined({name: part for name, part in arrays.items() if part.dtype.kind in "biuf"}, wanted, where)
 
 
@@ -199,7 +204,7 @@ def _copy(data: Path, out: Path, episodes: Sequence[int], kind: str) -> None:
     out.mkdir(parents=True)
     shutil.copy(data / "metadata.json", out)
     if kind == "hdf5":
-        file, name = library("h5py", "formats").File, "main_data.hdf5"
+        file, name = library("h5py", "formats").File, minari_hdf5.FILE
         with file(data / name, "r") as old, file(out / name, "x", track_order=True) as new:
             for i, episode in enumerate(episodes):
                 old.copy(f"episode_{episode}", new, f"episode_{i}")

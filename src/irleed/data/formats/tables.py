@@ -2,6 +2,7 @@
 
 import codecs
 import csv
+import dataclasses
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,8 +14,10 @@ from irleed._npz import printable
 from irleed._typing import Bool, Int, Shaped
 from irleed.data.checks import listed, starts
 from irleed.data.demonstrations import Demonstrations, Episode
-from irleed.data.formats.arrow import arrow_errors, labelled, numbers, read_parquet, refuse_row
-from irleed.data.formats.base import Format, Reading, joined, library, refuse
+from irleed.data.formats.arrow import arrow_errors, labelled, numbers, refuse_row, side_by_side
+from irleed.data.formats.base import Format, Reading, library, refuse
+from irleed.data.formats.parquet import Files
+from irleed.data.lazy import LazyRows, part
 
 MAGIC = b"PAR1"
 WHO = ("operator", "player", "user", "subject")  # in place of a column `demonstrator`
@@ -33,25 +36,40 @@ def recognises(path: Path) -> bool:
 def read(path: Path, reading: Reading) -> Demonstrations:
     """The episodes of a file."""
     with arrow_errors(path):
-        table = read_parquet(path) if _ends(path)[0] == MAGIC else _read_csv(path, reading)
-    return from_table(table, reading, path)
+        columns = Files([path], path) if _ends(path)[0] == MAGIC else _ReadWhole(_read_csv(path, reading), path)
+    names = columns.names
+    if len(set(names)) < len(names) or "episode" not in names or not columns.rows:
+        refuse(path, f"{columns.rows} rows of {listed(names)}", "rows with an 'episode', every name once", "mend it")
+    chosen = _chosen(names, reading, path)
+    table = columns.read([name for name in names if name in chosen.others])
+    return from_table(table, *columns.observations(chosen.obs), chosen.action, chosen.who, path)
 
 
-def from_table(table: Any, reading: Reading, path: Path) -> Demonstrations:
-    """Cut an Arrow table into episodes: an episode's last row is the observation that its last used action led to."""
-    names = table.column_names
-    if len(set(names)) < len(names) or "episode" not in names or not table.num_rows:
-        refuse(path, f"{table.num_rows} rows of {listed(names)}", "rows with an 'episode', every name once", "mend it")
-    start = _runs(table, path)
-    obs, blank = _side_by_side(table, reading.obs or _obs_names(names, path), path)
-    action, idle = _side_by_side(table, _action_names(names, reading, path), path)
+def from_table(
+    table: Any,
+    obs: Shaped[np.ndarray | LazyRows, "R *v"],
+    blank: Bool[np.ndarray, " R"],
+    actions: Sequence[str],
+    who: str | None,
+    path: Path,
+) -> Demonstrations:
+    """Cut an Arrow table into episodes: an episode's last row is the observation that its last used action led to.
+
+    **Arguments:**
+
+    - `table`: with the column `episode`, and perhaps `reward`, `terminated` or `done`, and `truncated`.
+    - `obs`, `blank`: the observations, and those that are missing.
+    - `actions`, `who`: the columns of actions, and the one that says who acted, if any.
+    """
+    names, start = table.column_names, _runs(table, path)
+    action, idle = side_by_side(table, actions, path)
     if action.ndim == 1 and idle.any() and action.dtype.kind == "f" and np.all((action >= 0) & (action % 1 == 0)):
         action = action.astype(np.int64)  # whole numbers that an empty cell made fractions of, as in pandas
     reward, unpaid = numbers(table, "reward", path) if "reward" in names else (None, np.zeros(len(obs), bool))
     truncated = _flags(table, "truncated", path)
     terminated = _flags(table, "terminated" if "terminated" in names else "done", path)
     terminated = terminated if "terminated" in names else terminated & ~truncated
-    last, owner = np.append(start[1:], len(obs)) - 1, _owners(table, start, reading, path)
+    last, owners = np.append(start[1:], len(obs)) - 1, _owners(table, start, who, path)
     inner = np.ones(len(obs), bool)
     inner[last] = False
     early = inner.copy()
@@ -63,9 +81,13 @@ def from_table(table: Any, reading: Reading, path: Path) -> Demonstrations:
     refuse_row(early & (terminated | truncated), path, "an end", "none before the last two rows", "split the episode")
     episodes = [
         Episode(
-            obs[a : z + 1], action[a:z], terminated[z - 1 : z + 1].any(), who, None if reward is None else reward[a:z]
+            part(obs, a, z + 1),
+            action[a:z],
+            terminated[z - 1 : z + 1].any(),
+            owner,
+            None if reward is None else reward[a:z],
         )
-        for a, z, who in zip(start, last, owner, strict=True)
+        for a, z, owner in zip(start, last, owners, strict=True)
     ]
     return Demonstrations.from_episodes(episodes, where=printable(path))
 
@@ -81,34 +103,14 @@ def _runs(table: Any, path: Path) -> Int[np.ndarray, " E"]:
     return start
 
 
-def _owners(table: Any, start: Int[np.ndarray, " E"], reading: Reading, path: Path) -> list[str]:
+def _owners(table: Any, start: Int[np.ndarray, " E"], who: str | None, path: Path) -> list[str]:
     """Who acted in each episode."""
-    names = table.column_names
-    known = ["demonstrator"] if "demonstrator" in names else [name for name in WHO if name in names]
-    wanted = [reading.named] if reading.named else known
-    if reading.demonstrator == "episode" or not wanted:
+    if who is None:
         return [path.stem] * len(start)
-    if len(wanted) > 1 or wanted[0] not in names:
-        got = f"columns {listed(wanted)}" if len(wanted) > 1 else f"no column {wanted[0]!r}"
-        refuse(f"{printable(path)}, demonstrator", got, f"one of {listed(names)}", "name the column")
-    code, labels = labelled(table, wanted[0], path)
+    code, labels = labelled(table, who, path)
     first = np.repeat(code[start], np.diff(start, append=len(code)))
-    refuse_row(code != first, path, f"another {wanted[0]}", "one an episode", "split the episode there")
+    refuse_row(code != first, path, f"another {who}", "one an episode", "split the episode there")
     return [labels[i] for i in code[start]]
-
-
-def _side_by_side(
-    table: Any, names: Sequence[str], path: Path
-) -> tuple[Shaped[np.ndarray, "R *v"], Bool[np.ndarray, " R"]]:
-    """Columns as one array, and the rows that are empty in all of them."""
-    missing = [name for name in names if name not in table.column_names]
-    if missing:
-        refuse(path, f"no column {missing[0]!r}", f"some of {listed(table.column_names)}", "choose from these")
-    parts = {name: numbers(table, name, path) for name in names}
-    empty = np.stack([gaps for _, gaps in parts.values()])
-    partly = np.any(empty != empty[:1], axis=0)
-    refuse_row(partly, path, f"gaps in {listed(names)}", "all or none of them", "fill them in")
-    return joined({name: values for name, (values, _) in parts.items()}, tuple(names), path), empty[0]
 
 
 def _flags(table: Any, name: str, path: Path) -> Bool[np.ndarray, " R"]:
@@ -121,11 +123,55 @@ def _flags(table: Any, name: str, path: Path) -> Bool[np.ndarray, " R"]:
     return values.astype(bool)
 
 
-def _obs_names(names: Sequence[str], path: Path) -> list[str]:
-    found = [name for name in names if re.fullmatch(OBS, name)]
-    if not found:
+class _ReadWhole:
+    """A table in memory, with the methods of `Files`."""
+
+    def __init__(self, table: Any, path: Path):
+        self.names, self.rows, self._table, self._path = table.column_names, len(table), table, path
+
+    def read(self, names: Sequence[str]) -> Any:
+        """Columns as an Arrow table."""
+        return self._table.select(names)
+
+    def observations(self, names: Sequence[str]) -> tuple[Shaped[np.ndarray, "R *v"], Bool[np.ndarray, " R"]]:
+        """Columns of numbers side by side, and the rows that are empty in all of them."""
+        return side_by_side(self._table, names, self._path)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Chosen:
+    """The columns that are used."""
+
+    obs: list[str]
+    action: list[str]
+    who: str | None
+
+    @property
+    def others(self) -> set[str]:
+        """All but the observations, and those that may be missing."""
+        return {"episode", *self.action, "reward", "truncated", "terminated", "done", self.who or "episode"}
+
+
+def _chosen(names: Sequence[str], reading: Reading, path: Path) -> _Chosen:
+    obs = list(reading.obs) or sorted((name for name in names if re.fullmatch(OBS, name)), key=_place)
+    if not obs:
         refuse(path, f"only {listed(names)}", "columns 'obs', 'obs_0', 'obs.x' or 'observation...'", "name them")
-    return sorted(found, key=_place)
+    missing = [name for name in obs if name not in names]
+    if missing:
+        refuse(path, f"no column {missing[0]!r}", f"some of {listed(names)}", "choose from these")
+    return _Chosen(obs, _action_names(names, reading, path), _who(names, reading, path))
+
+
+def _who(names: Sequence[str], reading: Reading, path: Path) -> str | None:
+    """The column that says who acted, if any."""
+    known = ["demonstrator"] if "demonstrator" in names else [name for name in WHO if name in names]
+    wanted = [reading.named] if reading.named else known
+    if reading.demonstrator == "episode" or not wanted:
+        return None
+    if len(wanted) > 1 or wanted[0] not in names:
+        got = f"columns {listed(wanted)}" if len(wanted) > 1 else f"no column {wanted[0]!r}"
+        refuse(f"{printable(path)}, demonstrator", got, f"one of {listed(names)}", "name the column")
+    return wanted[0]
 
 
 def _action_names(names: Sequence[str], reading: Reading, path: Path) -> list[str]:
