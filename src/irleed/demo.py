@@ -13,7 +13,7 @@ from irleed.envs.gridworld import Gridworld, paper_gridworld
 from irleed.envs.mdp_files import save_mdp
 from irleed.fit import fit
 from irleed.policy import TabularPolicy
-from irleed.report import figures, progress
+from irleed.report import figures, progress, style
 from irleed.simulate import Truth, simulate
 from irleed.store import prepare
 from irleed.tabular.irleed import Irleed
@@ -52,9 +52,9 @@ def gridworld(out: Path, seed: int, console: Console) -> None:
         "demonstrations": np.bincount(np.asarray(data.obs), minlength=world.mdp.states).astype(float),
         **{name: np.asarray(each.weights) for name, each in found.items()},
     }
-    figures.save(figures.gridworld_maps(world.rows, world.columns, maps), folder / "rewards")
+    style.save(figures.gridworld_maps(world.rows, world.columns, maps), folder / "rewards")
     bars = figures.expertise_bars(data.names, expertise.precision, expertise.precision_low, expertise.precision_high)
-    figures.save(bars, folder / "expertise")
+    style.save(bars, folder / "expertise")
     again = f"irleed fit {folder}/demonstrations.npz --mdp {folder}/mdp.npz --planner averaged --endless"
     wrote = f"wrote the data, the MDP and the figures to {folder}; next, try\n  {again}"
     console.print(wrote, markup=False, highlight=False, soft_wrap=True)

@@ -17,7 +17,7 @@ from irleed.data import Demonstrations, Reading
 from irleed.evaluate import Earned
 from irleed.expertise import Expertise
 from irleed.iq.saved import Policy
-from irleed.report import figures
+from irleed.report import figures, style
 from irleed.report.markup import join, listing, paragraph
 from irleed.report.page import page
 from irleed.report.reading import read_run
@@ -106,9 +106,9 @@ def write(
     policy.save(folder / "policy.safetensors")
     names, expertise = found.expertise.names, found.expertise
     bars = figures.expertise_bars(names, expertise.precision, expertise.precision_low, expertise.precision_high)
-    figures.save(bars, folder / "expertise")
+    style.save(bars, folder / "expertise")
     if grid is not None and "weights" in answer and np.prod(grid) == len(answer["weights"]):
         own = {f"bias of {name}": bias for name, bias in zip(names, answer["bias"], strict=True)}
         maps = {name: np.asarray(values) for name, values in {"shared reward": answer["weights"], **own}.items()}
-        figures.save(figures.gridworld_maps(*grid, dict(list(maps.items())[:MOST_MAPS])), folder / "maps")
+        style.save(figures.gridworld_maps(*grid, dict(list(maps.items())[:MOST_MAPS])), folder / "maps")
     departures.write(folder, data, policy)

@@ -10,7 +10,7 @@ from matplotlib.image import imread
 
 from irleed.errors import ConfigError
 from irleed.experiments import paper
-from irleed.report import figures
+from irleed.report import figures, style
 
 
 @pytest.fixture(autouse=True)
@@ -36,32 +36,32 @@ def cell_texts(figure):
 
 def test_saved_files_are_whole_and_of_the_stated_size(tmp_path):
     figure = figures.gridworld_maps(7, 7, maps(49))
-    png, pdf = figures.save(figure, tmp_path / "a.b")  # a dot is no suffix
+    png, pdf = style.save(figure, tmp_path / "a.b")  # a dot is no suffix
     assert sorted(p.name for p in tmp_path.iterdir()) == ["a.b.pdf", "a.b.png"]
     assert pdf.read_bytes()[:5] == b"%PDF-" and pdf.stat().st_size > 1000
     width, height = figure.get_size_inches()
     assert imread(png).shape[:2] == (int(height * 200), int(width * 200))
-    assert width == pytest.approx(figures.COLUMN)
+    assert width == pytest.approx(style.COLUMN)
 
 
 def test_same_arrays_same_bytes(tmp_path):
     def files(path):
         figure = figures.expertise_bars(["a", "b"], np.array([0.5, 2.0]), np.array([0.4, 1.0]), np.array([0.7, 3.0]))
-        return [written.read_bytes() for written in figures.save(figure, path)]
+        return [written.read_bytes() for written in style.save(figure, path)]
 
     assert files(tmp_path / "x") == files(str(tmp_path / "x"))
 
 
 def test_failed_save_leaves_the_old_file_and_no_other(tmp_path, monkeypatch):
     figure = figures.gridworld_maps(2, 2, maps(4, 1))
-    old = [path.read_bytes() for path in figures.save(figure, tmp_path / "x")]
+    old = [path.read_bytes() for path in style.save(figure, tmp_path / "x")]
 
     def full(*_):
         raise OSError("no space left")
 
     monkeypatch.setattr("os.replace", full)
     with pytest.raises(OSError, match="no space"):
-        figures.save(figures.gridworld_maps(3, 3, maps(9, 1)), tmp_path / "x")
+        style.save(figures.gridworld_maps(3, 3, maps(9, 1)), tmp_path / "x")
     assert [(tmp_path / f"x.{kind}").read_bytes() for kind in ("png", "pdf")] == old
     assert len(list(tmp_path.iterdir())) == 2
 
@@ -74,7 +74,7 @@ def test_maps_of_any_shape_and_number(tmp_path, rows, columns, count):
     for image in drawn:
         assert image.shape == (rows, columns)
         assert (image.min(), image.max()) == (0, 1)
-    figures.save(figure, tmp_path / "maps")
+    style.save(figure, tmp_path / "maps")
 
 
 def test_constant_and_missing_cells_of_a_map(tmp_path):
@@ -84,7 +84,7 @@ def test_constant_and_missing_cells_of_a_map(tmp_path):
     np.testing.assert_array_equal(constant, 0)
     np.testing.assert_array_equal(hole, [0, np.nan, 1, 0.5])
     assert np.isnan(empty).all()
-    figures.save(figure, tmp_path / "maps")
+    style.save(figure, tmp_path / "maps")
 
 
 def test_published_improvement_is_the_papers(tmp_path):
@@ -102,7 +102,7 @@ def test_published_improvement_is_the_papers(tmp_path):
         curves={"IRL": curve(published.irl[-1]), "IRLEED": curve(published.irleed[-1])},
         demonstrators=published.demonstrators[-1],
     )
-    figures.save(figure, tmp_path / "improvement")
+    style.save(figure, tmp_path / "improvement")
     texts = cell_texts(figure)
     assert len(texts) == 121
     assert texts[10 * 11 + 3] == "111"  # largest beta 5, lambda 3.5
@@ -123,14 +123,14 @@ def test_cells_that_were_not_run_and_baselines_that_earn_nothing(tmp_path):
         level=1.0,
         curves={"irleed": curve([np.nan, 0.5])},
     )
-    figures.save(figure, tmp_path / "some")
+    style.save(figure, tmp_path / "some")
     assert cell_texts(figure) == ["·", "−50", "·", "0"]
 
 
 def test_nothing_run_yet(tmp_path):
     nothing = np.full((1, 2), np.nan)
     figure = figures.improvement(np.array([1.0]), np.array([2.0, 4.0]), nothing, nothing, level=1.0, curves={})
-    figures.save(figure, tmp_path / "none")
+    style.save(figure, tmp_path / "none")
 
 
 def test_level_must_be_a_row():
@@ -142,7 +142,7 @@ def test_level_must_be_a_row():
 def test_most_precise_demonstrator_on_top_and_names_taken_literally(tmp_path):
     precision = np.array([0.5, 4.0, 1.0])
     figure = figures.expertise_bars(["low", "$high$ " + "x" * 40, "middle"], precision, precision / 2, precision * 2)
-    figures.save(figure, tmp_path / "bars")
+    style.save(figure, tmp_path / "bars")
     labels = [label.get_text() for label in figure.axes[0].get_yticklabels()]
     assert labels[:2] == ["low", "middle"]
     assert labels[2].startswith("$high$ xx")
@@ -153,7 +153,7 @@ def test_most_precise_demonstrator_on_top_and_names_taken_literally(tmp_path):
 def test_intervals_without_end_are_cut_at_the_edge(tmp_path):
     precision = np.array([0.0, 1.0, 2.0])
     figure = figures.expertise_bars(["a", "b", "c"], precision, np.array([0.0, 0.0, 1.0]), np.array([1e9, np.inf, 3.0]))
-    figures.save(figure, tmp_path / "bars")
+    style.save(figure, tmp_path / "bars")
     left, right = figure.axes[0].get_xlim()
     assert 0 < left < 1
     assert 2 < right < 1000
@@ -162,7 +162,7 @@ def test_intervals_without_end_are_cut_at_the_edge(tmp_path):
 def test_thousands_of_demonstrators_fit_a_file(tmp_path):
     precision = np.linspace(0.1, 10, 2000)
     figure = figures.expertise_bars([str(i) for i in range(2000)], precision, precision / 2, precision * 2)
-    figures.save(figure, tmp_path / "bars")
+    style.save(figure, tmp_path / "bars")
     assert figure.get_size_inches()[1] < 30
 
 

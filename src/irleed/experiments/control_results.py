@@ -15,7 +15,7 @@ from irleed._typing import Array, Float
 from irleed.experiments import paper
 from irleed.experiments.control import ORACLES, ControlConfig, Outcome
 from irleed.experiments.gridworld_results import rank_correlation
-from irleed.report import figures
+from irleed.report import figures, style
 from irleed.store import write_json
 
 RESAMPLES = 10_000
@@ -55,7 +55,7 @@ def write(config: ControlConfig, outcomes: list[Outcome]) -> dict[str, object]:
     write_json(config.out / "results.json", results)
     for outcome in outcomes:
         own = [row for row in rows if row["setting"]["env"] == outcome.task.name]
-        figures.save(_figure(config, outcome, own), config.out / f"returns_{outcome.task.name}")
+        style.save(_figure(config, outcome, own), config.out / f"returns_{outcome.task.name}")
     return results
 
 

@@ -14,7 +14,7 @@ from irleed._typing import Array, Float, Int
 from irleed.envs.gridworld import paper_gridworld
 from irleed.experiments import paper
 from irleed.experiments.gridworld import ACCURACY, DEMONSTRATORS, EPISODES, MAX_PRECISION, GridworldConfig, Lane
-from irleed.report import figures
+from irleed.report import figures, style
 from irleed.store import write_json
 
 NAMES = {"maxent": "IRL", "irleed": "IRLEED"}
@@ -207,7 +207,7 @@ def _draw_maps(config: GridworldConfig, lanes: Lane) -> None:
         "demonstrations": lanes.visits[cell, 0],
         **{NAMES[m]: lanes.learnt[f"{m}_{estimator}"].weights[cell, 0] for m in ("irleed", "maxent")},
     }
-    figures.save(figures.gridworld_maps(config.size, config.size, maps), config.out / "figure2")
+    style.save(figures.gridworld_maps(config.size, config.size, maps), config.out / "figure2")
 
 
 def _draw_improvement(config: GridworldConfig, lanes: Lane, estimator: str) -> None:
@@ -238,4 +238,4 @@ def _draw_improvement(config: GridworldConfig, lanes: Lane, estimator: str) -> N
         curves=curves,
         demonstrators=spread_out(lanes.demonstrators.mean(1))[row],
     )
-    figures.save(figure, config.out / f"figure3_{estimator}")
+    style.save(figure, config.out / f"figure3_{estimator}")

@@ -12,7 +12,7 @@ from rich.table import Table
 from irleed._typing import Array, Float
 from irleed.experiments import paper
 from irleed.experiments.hopper import LAST, POLICIES, HopperConfig, Outcome
-from irleed.report import figures
+from irleed.report import figures, style
 from irleed.report.learning_curves import learning_curves
 from irleed.store import write_json
 
@@ -45,7 +45,7 @@ def write(config: HopperConfig, outcome: Outcome) -> dict[str, object]:
     }
     write_json(config.out / "results.json", results)
     if any(lanes.returns.shape[-1] > 1 for lanes in outcome.lanes.values()):
-        figures.save(_figure(config, outcome), config.out / "curves")
+        style.save(_figure(config, outcome), config.out / "curves")
     return results
 
 

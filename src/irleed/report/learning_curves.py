@@ -6,7 +6,8 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from irleed._typing import Float
-from irleed.report.figures import COLOURS, PAGE, Curve, styled
+from irleed.report.figures import Curve
+from irleed.report.style import COLOURS, PAGE, styled
 
 Line = tuple[Float[np.ndarray, " M"], Float[np.ndarray, " M"]]
 
