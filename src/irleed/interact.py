@@ -124,13 +124,24 @@ def advance_on_host(
     action, infos = _act(agent, loop_keys, state, env.obs, done), []
     for number in range(done, done + rounds):
         state, info = _update(agent, loop_keys, state, data, number)
-        seen = env.step(np.asarray(action).reshape(len(env.obs), *action.shape[2:]))  # while the device learns
+        chosen = sound(np.asarray(action).reshape(len(env.obs), *action.shape[2:]), env.actions)
+        seen = env.step(chosen)  # while the device learns
         state, action = _observe(agent, loop_keys, state, seen, env.obs, number + 1)
         infos.append(info)
         if progress is not None and (number + 1) % 100 == 0 and number + 1 < done + rounds:
             jax.block_until_ready(action)
             progress(number + 1, agent.rounds)
     return state, infos
+
+
+def sound(chosen: Shaped[np.ndarray, "L ..."], actions: Actions) -> Shaped[np.ndarray, "L ..."]:
+    """Actions; in the middle of their bounds where a policy whose training has diverged has none.
+
+    One run of many that diverged is told in the end, and the others go on.
+    """
+    if isinstance(actions, int):
+        return chosen
+    return np.where(np.isfinite(chosen), chosen, ((actions.low + actions.high) / 2).astype(chosen.dtype))
 
 
 def round_keys(loop_key: Key, number: Int[Array, ""] | int) -> tuple[Key, Key, Key]:

@@ -88,3 +88,19 @@ def test_other_settings_are_refused(finished):
 def test_impossible_settings_are_refused(change, flag, tmp_path):
     with pytest.raises(ConfigError, match=flag):
         hopper.check(HopperConfig(out=tmp_path, **change))
+
+
+def test_runs_that_diverge_are_told_and_stop_nobody(tmp_path, monkeypatch):
+    """Their policies have no actions; what they earn by doing nothing counts, and no file has what is no number."""
+    lost = {
+        name: dataclasses.replace(hopper.METHODS[name], hidden=(8,), batch=8, **{rate: np.nan})
+        for name, rate in (("irleed_online", "actor_rate"), ("irleed", "rate"))
+    }
+    monkeypatch.setattr(hopper, "METHODS", lost)
+    settings = {"pairs": 300, "steps": 1_400, "every": 700, "offline_steps": 20, "workers": 2}
+    config = HopperConfig(out=tmp_path, seeds=1, sources=("ABC",), methods=("irleed_online", "irleed"), **settings)
+    hopper_results.write(config, hopper.sweep(config, lambda *done, **figures: None))
+    results = json.loads((tmp_path / "results.json").read_text())
+    assert results["summary"]["diverged_irleed_online"] == results["summary"]["diverged_irleed"] == 1
+    earned = [row["mean"] for row in results["rows"] if row["method"] != "demonstrator"]
+    assert len(earned) == 2 and all(0 < each < 500 for each in earned)

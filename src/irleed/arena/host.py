@@ -16,7 +16,7 @@ from irleed.envs.host import HostEnv, make_host
 from irleed.envs.mujoco_lanes import TASKS
 from irleed.envs.step import Transition
 from irleed.evaluate import Played
-from irleed.interact import advance_on_host, begin_on_host
+from irleed.interact import advance_on_host, begin_on_host, sound
 from irleed.iq.agent import AbstractAgent, AgentState
 from irleed.run import Progress, in_parts
 
@@ -113,7 +113,7 @@ class HostArena(AbstractArena):
         env.reset(_seed(key))
         on = np.ones(lanes, bool)
         for number in range(self.limit):
-            seen = env.step(np.asarray(_act_all(act, key, number, actors, env.obs)))
+            seen = env.step(sound(np.asarray(_act_all(act, key, number, actors, env.obs)), self.actions))
             yield seen, on
             over = on & (seen.terminated | seen.truncated)
             on = on & ~over

@@ -89,9 +89,12 @@ def _summary(config: HopperConfig, outcome: Outcome) -> dict[str, object]:
             summary[f"{ours}_minus_{theirs}_ABC"] = [low, float(difference.mean()), high]
     for name in ("irleed_online", "irleed"):
         if name in found:
-            order = np.argsort(-np.asarray(outcome.lanes[name].log_precision[place]), -1)
+            log_precision = np.asarray(outcome.lanes[name].log_precision[place])
+            known = log_precision[np.isfinite(log_precision).all(-1)]  # not of runs that diverged
+            order = np.argsort(-known, -1)
             summary[f"{name}_order_of_precision_right"] = int(np.sum(np.all(order == np.arange(3), -1)))
-            summary[f"{name}_log_precision"] = np.mean(outcome.lanes[name].log_precision[place], 0).tolist()
+            if len(known):
+                summary[f"{name}_log_precision"] = known.mean(0).tolist()
             if "A" in config.chosen:
                 alone = found[name][config.chosen.index("A")].mean()
                 summary[f"{name}_ABC_over_A"] = float(found[name][place].mean() / alone)
