@@ -121,7 +121,7 @@ def test_the_value_is_the_integral_over_actions(data):
     parameters = init(algorithm, jax.random.key(0), data, ACTIONS, DEMONSTRATORS).parameters
     parameters = eqx.tree_at(lambda p: p.log_precision, parameters, jnp.asarray([0.5, -1.0, 0.2], jnp.float32))
     obs, who = jnp.asarray(data.obs[:3]), jnp.asarray(data.demonstrator[:3])
-    own, value, shift = algorithm.acting(parameters, obs, who)
+    (own, value), shift = algorithm.acting(parameters, obs, who), algorithm.shift(parameters, obs, who)
     shared = algorithm.policy(parameters)
     nodes, weights = np.polynomial.legendre.leggauss(400)
     for row in range(3):

@@ -99,36 +99,43 @@ class GaussianQ(AbstractOffline):
             "squashing": 0.0,
         }
 
+    def shift(self, parameters: Parameters, obs: Float[Array, "B ..."], who: Int[Array, " B"]) -> Float[Array, "B A"]:
+        """The bias in each situation of a batch."""
+        if self.learn_bias:
+            return parameters.bias(obs, who)
+        return jnp.zeros((len(who), len(parameters.log_spread)), jnp.float32)
+
     def acting(
         self, parameters: Parameters, obs: Float[Array, "B ..."], who: Int[Array, " B"]
-    ) -> tuple[Gaussian, Float[Array, " B"], Float[Array, "B A"]]:
-        r"""$\pi_i$, $V_i$ and the bias in each situation of a batch; without values of their own, $\pi$ and $V$."""
+    ) -> tuple[Gaussian, Float[Array, " B"]]:
+        r"""$\pi_i$ and $V_i$ in each situation of a batch; without values of their own, $\pi$ and $V$."""
         shared = gaussians(parameters.actor, obs)
-        shift = parameters.bias(obs, who) if self.learn_bias else jnp.zeros_like(shared.mean)
         level = jax.vmap(parameters.level)(obs)[:, 0]
         if self.own_values:
             precision = gauge(parameters.log_precision)[who] if self.learn_precision else jnp.zeros_like(level)
-            shared = shared.as_demonstrator(precision, self.bias_scale * jnp.exp(shared.log_spread) * shift)
+            off = self.bias_scale * jnp.exp(shared.log_spread) * self.shift(parameters, obs, who)
+            shared = shared.as_demonstrator(precision, off)
             level = jnp.exp(precision) * level
-        return shared, level + jnp.sum(shared.log_spread + 0.5 * jnp.log(2 * jnp.pi), -1), shift
+        return shared, level + jnp.sum(shared.log_spread + 0.5 * jnp.log(2 * jnp.pi), -1)
 
     def loss(self, parameters: Parameters, batch: Row) -> Float[Array, ""]:
         """See `AbstractOffline.loss`."""
         count, who = len(batch.proceeds), batch.demonstrator
         both = jnp.concatenate([batch.obs, batch.next_obs])
-        acting, value, shift = self.acting(parameters, both, jnp.concatenate([who, who]))
+        acting, value = self.acting(parameters, both, jnp.concatenate([who, who]))
+        shift = self.shift(parameters, batch.obs, who)
         now: Gaussian = jax.tree.map(lambda leaf: leaf[:count], acting)
         likelihood = now.log_density(parameters.squashing.unsquashed(batch.action))
         ahead = self.discount * batch.proceeds * value[count:]
         step = value[:count] - ahead
         term = jax.vmap(objective.Terms)(likelihood, likelihood + step, step)
         loss = jax.vmap(objective.demonstration_loss, (0, None))(term, self.penalty)
-        biased = self.bias_penalty * jnp.mean(jax.vmap(objective.bias_penalty)(shift[:count]))
+        biased = self.bias_penalty * jnp.mean(jax.vmap(objective.bias_penalty)(shift))
         if self.own_values or not (self.learn_precision or self.learn_bias):
             return jnp.mean(loss) + biased
         if self.learn_precision:
             loss = parameters.counts(who, self.sharpness, jnp.ones_like(loss)) * loss
-        return jnp.mean(loss) + biased + parameters.misfit(batch, self.bias_scale * shift[:count])
+        return jnp.mean(loss) + biased + parameters.misfit(batch, self.bias_scale * shift)
 
     def policy(self, parameters: Parameters) -> GaussianPolicy:
         """The shared policy: precision 1 in the gauge, no bias."""
@@ -142,9 +149,9 @@ class GaussianQ(AbstractOffline):
         self, parameters: Parameters, observation: Shaped[Array, "..."], demonstrator: Int[Array, ""]
     ) -> GaussianView | ResidualView:
         """See `AbstractAlgorithm.view`."""
-        own, _, (shift,) = self.acting(parameters, observation[None], demonstrator[None])
-        off = self.bias_scale * shift
+        off = self.bias_scale * self.shift(parameters, observation[None], demonstrator[None])[0]
         if not self.own_values and (self.learn_precision or self.learn_bias):
             return parameters.view(observation, demonstrator, off if self.learn_bias else None)
-        own = jax.tree.map(lambda leaf: leaf[0], own)  # without demonstrators of their own, the shared policy
+        acting, _ = self.acting(parameters, observation[None], demonstrator[None])
+        own = jax.tree.map(lambda leaf: leaf[0], acting)  # without demonstrators of their own, the shared policy
         return GaussianView(own, off if self.learn_bias else off * jnp.nan, parameters.squashing)
