@@ -276,7 +276,8 @@ def test_sqil_takes_what_was_shown_whatever_it_is_worth(contrary):
 def test_inverse_soft_q_learning_takes_what_was_shown_whatever_it_is_worth(contrary):
     r"""Where every step is the last, $-Q(a) + V + c\,(Q(a)^2 + E_\pi Q^2) / 2$ is least: its derivatives vanish."""
     often = {**LONGER, "steps": 20_000, "copies": 8, "capacity": 4000}  # the other action is rarely played
-    good, bad = learnt(OnlineSoftQ(learner=SoftQ.iq(hidden=(16,), rate=3e-3, penalty=0.5), **often), contrary)
+    learner = SoftQ.iq(hidden=(16,), rate=3e-3, penalty=0.5)
+    good, bad = learnt(OnlineSoftQ(learner=learner, share=0.5, **often), contrary)
     p = sigmoid(good - bad)
     np.testing.assert_allclose(bad, -2, atol=0.2)
     np.testing.assert_allclose(0.5 * good * (1 + p), 1 - p, atol=0.05)
