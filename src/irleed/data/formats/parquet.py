@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from irleed._npz import printable
-from irleed._typing import Bool, Float, Int, Shaped
+from irleed._typing import Bool, Int, Shaped
 from irleed.data import lazy
 from irleed.data.checks import listed
 from irleed.data.formats.arrow import arrow_errors, is_flat, is_number, refuse_row, side_by_side
@@ -144,8 +144,7 @@ class Files:
         self, names: Sequence[str]
     ) -> tuple[Shaped[np.ndarray | LazyRows, "R *v"], Bool[np.ndarray, " R"]]:
         """Columns of numbers side by side, and the rows that are empty in all of them; large ones are read later."""
-        with arrow_errors(self.path):
-            size = self._sizes(names)
+        size = self._width(names) * np.diff(self.start).astype(np.float64)
         if size.sum() < lazy.LARGE:
             return side_by_side(self.read(names), names, self.path)
         if size.max() > lazy.MOST:
@@ -154,7 +153,7 @@ class Files:
         groups = self.groups(names, partial(_vectors, names=tuple(names), path=self.path))
         rows = LazyRows.of(Vectors(groups, self.path))
         # Fractions are looked at anyway, to see whether they are finite: then too what is missing would be found.
-        if rows.dtype.kind != "f" and not self._complete(names):
+        if rows.dtype.kind != "f":
             for _ in lazy.chunks(rows):
                 pass
         return rows, np.zeros(len(rows), bool)
@@ -163,28 +162,20 @@ class Files:
         """Columns by row groups, each as what `convert` makes of its table and the number of its first row."""
         return RowGroups(self.files, names, self.place, self.start, convert)
 
-    def _sizes(self, names: Sequence[str]) -> Float[np.ndarray, " G"]:
-        """How many bytes the values of columns take in memory, by row group."""
-        itemsize = np.result_type(*(_dtype(self.kinds[name]) for name in names)).itemsize
-        sizes = [itemsize * sum(column.num_values for column in group) for group in self._columns(names)]
-        return np.array(sizes or [0], np.float64)  # a damaged file may say anything
+    def _width(self, names: Sequence[str]) -> int:
+        """How many bytes the values of columns take in memory in the first row.
 
-    def _complete(self, names: Sequence[str]) -> bool:
-        """Do types and statistics alone say that no value is missing, and that all vectors are of one length?"""
-        arrow = library("pyarrow", "formats")
-        if any(arrow.types.is_list(self.kinds[name]) or arrow.types.is_large_list(self.kinds[name]) for name in names):
-            return False
-        with arrow_errors(self.path):
-            columns = (column for group in self._columns(names) for column in group)
-            known = [column.statistics if column.is_stats_set else None for column in columns]
-        return all(one is not None and one.has_null_count and one.null_count == 0 for one in known)
-
-    def _columns(self, names: Sequence[str]) -> Iterator[list[Any]]:
-        """What is known of columns, by row group."""
-        leaves = [[_leaf(kinds, name) for name in names] for kinds in self._kinds]
-        for file, number in self.place.tolist():
-            group = self._about[file].row_group(number)
-            yield [group.column(leaf) for leaf in leaves[file]]
+        By reading it: what the file says of its columns ends the process if it is damaged.
+        """
+        if not len(self.place):
+            return 0
+        file, group = map(int, self.place[0])
+        with arrow_errors(self.files[file]), opened(self.files[file]) as parquet:
+            first = next(parquet.iter_batches(1, row_groups=[group], columns=list(names)), None)
+        if first is None or not len(first):
+            refuse(self.files[file], "no rows", f"{self.rows}, as it says itself", "copy or write it again")
+        count = sum(_count(first.column(name)[0]) for name in names)
+        return count * np.result_type(*(_dtype(self.kinds[name]) for name in names)).itemsize
 
     def _check_alike(self) -> None:
         """All files have the columns of the first, of the same types."""
@@ -209,15 +200,10 @@ def _vectors(table: Any, first: int, names: tuple[str, ...], path: Path) -> np.n
     return side_by_side(table, names, path)[0]
 
 
-def _leaf(kinds: dict[str, Any], name: str) -> int:
-    """Where the values of a column are among those of all columns: one of structures has several."""
-    before = list(kinds).index(name)
-    return sum(_leaves(kind) for kind in list(kinds.values())[:before])
-
-
-def _leaves(kind: Any) -> int:
-    kind = kind.storage_type if isinstance(kind, library("pyarrow", "formats").BaseExtensionType) else kind
-    return sum(_leaves(kind.field(i).type) for i in range(kind.num_fields)) if kind.num_fields else 1
+def _count(value: Any) -> int:
+    """How many numbers a value of a column is."""
+    inner = getattr(value, "values", [None])
+    return 0 if inner is None else len(inner)
 
 
 def _dtype(kind: Any) -> np.dtype:
