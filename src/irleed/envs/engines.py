@@ -34,7 +34,7 @@ def gymnasium_lanes(env_id: str, lanes: int, mode: str, options: dict[str, Any])
 
 
 def rest(engine: Any, resting: Bool[np.ndarray, " L"]) -> None:
-    """Spare `gymnasium_lanes` the steps of lanes that nobody looks at any more; see `_able_to_rest`."""
+    """Spare `gymnasium_lanes` the steps of lanes that nobody looks at any more, until they are reset."""
     for env, one in zip(engine.envs, resting, strict=True):
         env.resting = bool(one)
 
@@ -92,7 +92,7 @@ def _flat(env: Any) -> Any:
 
 
 def _able_to_rest(env: Any) -> Any:
-    """The environment, which while it rests does nothing in a step, and shows what it last did; a reset wakes it."""
+    """The environment, which can be told to rest."""
     return _rests()(env)
 
 
@@ -101,6 +101,8 @@ def _rests() -> Any:
     from gymnasium import Wrapper
 
     class Rests(Wrapper):
+        """While it rests, a step does nothing, and shows what the last one showed; a reset wakes it."""
+
         resting, _last = False, None
 
         def reset(self, **options: Any) -> tuple[Any, dict[str, Any]]:

@@ -26,16 +26,12 @@ LENGTHS = (3, 2, 4)
 
 
 @pytest.fixture(autouse=True)
-def home(tmp_path, monkeypatch):
-    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "home"))
-    return tmp_path / "home"
-
-
-@pytest.fixture(autouse=True)
-def few_bytes(request, monkeypatch):
-    """Are many, where large data are to be tried."""
+def home(request, tmp_path, monkeypatch):
+    """Minari's folder; few bytes are many, where large data are to be tried."""
     if getattr(request.node, "callspec", None) and request.node.callspec.params.get("kind") == "large":
         monkeypatch.setattr(lazy, "LARGE", 1)
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "home"))
+    return tmp_path / "home"
 
 
 def buffer(steps: int, number: int, people=None, **changes) -> Any:
