@@ -24,8 +24,8 @@ from irleed.data import Demonstrations, Reading
 from irleed.data.transitions import Transitions, stack
 from irleed.envs.cartpole import CartPole
 from irleed.envs.gridworld import paper_gridworld
-from irleed.experiments.control import learn, train_stack
-from irleed.experiments.control_data import TASKS, play_data
+from irleed.experiments.control import learn
+from irleed.experiments.control_data import DEMONSTRATORS, TASKS, play_data
 from irleed.experiments.hopper_data import ENV_ID, POLICIES, demonstrate
 from irleed.expertise import Expertise
 from irleed.fit import fit
@@ -84,7 +84,8 @@ def cartpole(config: Config) -> tuple[tuple[str, ...], dict[str, Returns]]:
     data_key, fit_key, clone_key = jax.random.split(jax.random.key(config.seed), 3)
     data, _ = play_data(data_key, task, arena, settings, config.seeds)
     rows = [Transitions.from_demonstrations(own) for own in data]
-    parameters = train_stack(irleed, jax.random.split(fit_key, len(data)), stack(rows), arena.actions).parameters
+    keys = jax.random.split(fit_key, len(data))
+    parameters = train_all(irleed, keys, stack(rows), arena.actions, DEMONSTRATORS)[0].parameters
     weighed = []
     for lane, (own, transitions) in enumerate(zip(data, rows, strict=True)):
         one = jax.tree.map(lambda leaf, lane=lane: np.asarray(leaf[lane : lane + 1]), parameters)

@@ -222,8 +222,8 @@ def broken(member: int, step: int):
 
     def train_all_but_one(algorithm, keys, many, *given):
         state, losses = train_all(algorithm, keys, many, *given)
-        parameters = jax.tree.map(lambda leaf: leaf.at[member].set(jnp.nan), state.parameters)
-        lost = parameters, state.diverged.at[member].set(step)
+        parameters = jax.tree.map(lambda leaf: jnp.asarray(leaf).at[member].set(jnp.nan), state.parameters)
+        lost = parameters, jnp.asarray(state.diverged).at[member].set(step)
         return eqx.tree_at(lambda s: (s.parameters, s.diverged), state, lost), losses
 
     return train_all_but_one

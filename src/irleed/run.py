@@ -11,6 +11,7 @@ import numpy as np
 from irleed._typing import Array, Float, Key, Shaped
 from irleed.algorithm import AbstractOffline, Actions, TrainState, advance, init
 from irleed.checkpoint import Keeper
+from irleed.cores import Batches
 from irleed.data.transitions import Transitions
 from irleed.envs.mdp import FiniteMDP
 from irleed.tabular.statistics import Statistics
@@ -91,19 +92,26 @@ def train_all(
     progress: Progress | None = None,
     keeper: Keeper | None = None,
 ) -> tuple[TrainState, list[tuple[int, Float[np.ndarray, " P"]]]]:
-    """`irleed.algorithm.train` for every key and data set of a stack, as one batch and in parts.
+    """`irleed.algorithm.train` for every key and data set of a stack, side by side and in parts.
 
     Returns the states, and after each part the step and every run's mean loss.
     """
-    split = jax.vmap(jax.random.split)(keys)
-    given = algorithm, split[:, 0], data, actions, demonstrators
+    split, batches = jax.vmap(jax.random.split)(keys), Batches(len(keys))
+    given = list(zip(batches.split(split), batches.split(data), strict=True))
 
-    def on(state: TrainState, done: int, steps: int) -> tuple[TrainState, Array]:
-        return _advance_all(algorithm, split[:, 1], state, data, steps)
+    def start(init: Callable[..., TrainState]) -> list[TrainState]:
+        return [init(algorithm, own[:, 0], rows, actions, demonstrators) for own, rows in given]
 
-    part = -(-algorithm.steps // PARTS)
-    shapes = functools.partial(_init_all.eval_shape, *given)
-    return in_parts(lambda: _init_all(*given), on, len(keys), algorithm.steps, part, progress, keeper, shapes)
+    def on(states: list[TrainState], done: int, steps: int) -> tuple[list[TrainState], Array]:
+        def ahead(state, of):
+            return _advance_all(algorithm, of[0][:, 1], state, of[1], steps)
+
+        return batches.advance(ahead, states, given)
+
+    part, begin = -(-algorithm.steps // PARTS), functools.partial(start, _init_all)
+    shapes = functools.partial(start, _init_all.eval_shape)
+    states, losses = in_parts(begin, on, len(keys), algorithm.steps, part, progress, keeper, shapes)
+    return batches.join(states), losses
 
 
 def in_parts(

@@ -10,6 +10,7 @@ import numpy as np
 from irleed._typing import Array, Float, Key, Shaped
 from irleed.arena.abstract import AbstractArena, ActorAct, counted, how_many
 from irleed.checkpoint import Keeper
+from irleed.cores import Batches
 from irleed.data.transitions import Transitions
 from irleed.envs.step import AbstractEnv
 from irleed.evaluate import Played, play
@@ -47,14 +48,21 @@ class DeviceArena(AbstractArena):
         keeper: Keeper | None = None,
     ) -> AgentState:
         """See `AbstractArena.learn`."""
-        start = functools.partial(_begin_all, agent, keys, self.env, data, demonstrators)
+        batches = Batches(len(keys))
+        given = list(zip(batches.split(keys), batches.split(data), strict=True))
 
-        def on(carry: tuple[AgentState, Any], done: int, steps: int) -> tuple[tuple[AgentState, Any], Array]:
-            return _advance_all(agent, keys, carry, self.env, data, done, steps)
+        def start() -> list[tuple[AgentState, Any]]:
+            return [_begin_all(agent, own, self.env, shown, demonstrators) for own, shown in given]
+
+        def on(carries: list[tuple[AgentState, Any]], done: int, steps: int) -> tuple[list, Array]:
+            def ahead(carry, of):
+                return _advance_all(agent, of[0], carry, self.env, of[1], done, steps)
+
+            return batches.advance(ahead, carries, given)
 
         part = -(-agent.rounds // PARTS)
-        (state, _), _ = in_parts(start, on, len(keys), agent.rounds, part, counted(agent, progress), keeper)
-        return state
+        carries, _ = in_parts(start, on, len(keys), agent.rounds, part, counted(agent, progress), keeper)
+        return batches.join([state for state, _ in carries])
 
 
 @jax.jit(static_argnames="act")

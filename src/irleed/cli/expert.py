@@ -51,6 +51,8 @@ class ExpertCommand:
     """How many to train."""
     steps: int = 100_000
     """Steps in the environment of each; for discrete actions, as many updates."""
+    copies: int = 1
+    """Copies of the environment that each plays in at once, and updates a step: faster; for discrete actions."""
     hidden: tuple[int, ...] = (128, 128)
     """Sizes of the hidden layers."""
     temperature: float = 0.1
@@ -79,6 +81,7 @@ class ExpertCommand:
         least = {
             "seeds": 1,
             "steps": WARM + 1,
+            "copies": 1,
             "batch": 1,
             "episodes": 1,
             "demonstrations": 1,
@@ -127,7 +130,7 @@ class ExpertCommand:
             shown = self._read(arena, self.imitate)
             return by_imitation(arena, key, shown, self.demonstrations, SoftQ.iq(**settings), self.seeds, told)
         start = None if self.start is None else self._read(arena, str(self.start))
-        settings = self._settings("discount", "temperature", "random")
+        settings = {**self._settings("discount", "temperature", "random", "copies"), "updates": self.copies}
         agent = SoftCritic(**settings, capacity=min(self.steps, 200_000), warm=WARM, start=start)
         return by_reward(arena, keys, agent, told)
 

@@ -20,7 +20,7 @@ import jax
 import numpy as np
 
 from irleed._typing import Array, Float, Int, Key
-from irleed.algorithm import AbstractOffline, train
+from irleed.algorithm import AbstractOffline
 from irleed.arena import AbstractArena, drawn, likeliest, make_arena
 from irleed.baselines.bc import BehaviourCloning
 from irleed.baselines.ileed import Ileed
@@ -32,6 +32,7 @@ from irleed.experiments.control_data import DEMONSTRATORS, TASKS, DataSets, Sett
 from irleed.iq.agent import AbstractAgent
 from irleed.iq.online import OnlineSoftQ
 from irleed.iq.soft_q import SoftQ
+from irleed.run import train_all
 from irleed.store import keep, kept
 
 TaskName = Literal["cartpole", "lunarlander"]
@@ -215,13 +216,13 @@ def learn(
     episodes: int = 20,
     keeper: Keeper | None = None,
 ) -> Lanes:
-    """Train on every data set of a stack, and let the last policies play; agents go on from what the keeper has."""
+    """Train on every data set of a stack, from where the keeper has them, and let the last policies play."""
     train_key, greedy_key, sampled_key = jax.random.split(key, 3)
     keys = jax.random.split(train_key, data.size.shape[0])
     if isinstance(method, AbstractAgent):
         state = arena.learn(method, keys, data, DEMONSTRATORS, keeper=keeper).learner
     else:
-        state = train_stack(method, keys, data, arena.actions)
+        state, _ = train_all(method, keys, data, arena.actions, DEMONSTRATORS, keeper=keeper)
     policies = jax.vmap(method.policy)(state.parameters)
     return Lanes(
         greedy=arena.returns(greedy_key, policies, likeliest, episodes).mean(1),
@@ -229,9 +230,3 @@ def learn(
         log_precision=np.asarray(jax.vmap(method.log_precision)(state.parameters, data)),
         diverged=np.asarray(state.diverged),
     )
-
-
-@jax.jit(static_argnames="actions")
-def train_stack(method, keys, data, actions):
-    """A whole run of an offline method for each key and data set of a stack."""
-    return jax.vmap(lambda key, own: train(method, key, own, actions, DEMONSTRATORS)[0])(keys, data)

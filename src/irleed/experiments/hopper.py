@@ -174,7 +174,7 @@ def _part(
         identity = repr(sorted(fingerprint.items()))
         with Keeper(config.out / "parts" / name, identity, every=config.checkpoint_every) as keeper:
             if isinstance(method, AbstractOffline):
-                found = _offline(config, key, arena, method, stacked, progress)
+                found = _offline(config, key, arena, method, stacked, progress, keeper)
             else:
                 found = _online(config, key, arena, method, stacked, progress, keeper)
             arrays = {**found, "seconds": np.asarray(keeper.earlier + time.perf_counter() - began)}
@@ -192,10 +192,11 @@ def _offline(
     method: AbstractOffline,
     data: Transitions,
     progress: Callable[..., None],
+    keeper: Keeper,
 ) -> dict[str, np.ndarray]:
     train_key, play_key = jax.random.split(key)
     keys = jax.random.split(train_key, len(data.size))
-    state, _ = train_all(method, keys, data, arena.actions, len(POLICIES), progress)
+    state, _ = train_all(method, keys, data, arena.actions, len(POLICIES), progress, keeper)
     policies = jax.vmap(method.policy)(state.parameters)
     returns = arena.returns(play_key, policies, likeliest, LAST * config.episodes).mean(1)
     return _found(method, state, data, returns[:, None])
