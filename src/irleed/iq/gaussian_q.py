@@ -84,7 +84,7 @@ class GaussianQ(AbstractOffline):
             level=Mlp.init(level_key, inputs, (*self.hidden, 1), self.activation),
             log_spread=jnp.zeros(actions.size, jnp.float32),
             log_precision=jnp.zeros(demonstrators, jnp.float32),
-            bias=unbiased(biases(bias_key, demonstrators, inputs, sizes, self.activation, self.rank)),
+            bias=unbiased(biases(bias_key, demonstrators, inputs, sizes, self.activation, self.rank, self.learn_bias)),
             squashing=Squashing.into(actions),
         )
 

@@ -116,11 +116,20 @@ class LowRank(AbstractBias):
 
 
 def biases(
-    key: Key, demonstrators: int, inputs: Inputs, sizes: Sequence[int], activation: Activation, rank: int | None
+    key: Key,
+    demonstrators: int,
+    inputs: Inputs,
+    sizes: Sequence[int],
+    activation: Activation,
+    rank: int | None,
+    learnt: bool = True,
 ) -> AbstractBias:
-    """A network each, or, with a rank, a trunk for all with so many outputs."""
-    if rank is None:
-        return Independent.init(key, demonstrators, inputs, sizes, activation)
+    """A network each, or, with a rank, a trunk for all with so many outputs.
+
+    None at all, if nothing is learnt of them: networks that never change would still cost Adam's time.
+    """
+    if rank is None or not learnt:
+        return Independent.init(key, demonstrators if learnt else 0, inputs, sizes, activation)
     return LowRank.init(key, demonstrators, inputs, sizes, activation, rank)
 
 

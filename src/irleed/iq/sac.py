@@ -115,7 +115,7 @@ class Sac(AbstractAgent):
         """See `AbstractAlgorithm.parameters`."""
         actor_key, critic_key, bias_key = jax.random.split(key, 3)
         sizes = (*self.hidden, actions.size)
-        bias = biases(bias_key, demonstrators, inputs, sizes, self.activation, self.rank)
+        bias = biases(bias_key, demonstrators, inputs, sizes, self.activation, self.rank, self.learn_bias)
         return Parameters(
             actor=Mlp.init(actor_key, inputs, (*self.hidden, 2 * actions.size), self.activation),
             critics=Critics.init(critic_key, self.critics, inputs, actions.size, self.hidden, self.critic_activation),

@@ -84,8 +84,7 @@ class SoftQ(AbstractOffline):
         """See `AbstractAlgorithm.parameters`."""
         q_key, bias_key = jax.random.split(key)
         sizes = (*self.hidden, actions)
-        biased = demonstrators if self.learn_bias else 0  # networks that nothing learns would still cost Adam's time
-        bias = biases(bias_key, biased, inputs, sizes, self.activation, self.rank if self.learn_bias else None)
+        bias = biases(bias_key, demonstrators, inputs, sizes, self.activation, self.rank, self.learn_bias)
         q = Mlp.init(q_key, inputs, sizes, self.activation)
         return Parameters(q, jnp.zeros(demonstrators, jnp.float32), bias)
 
