@@ -95,7 +95,7 @@ def fit_networks(
     progress: Progress | None = None,
     keeper: Keeper | None = None,
 ) -> NetworkFit:
-    r"""Learn from demonstrations by an ensemble of networks trained as one batch.
+    r"""Learn from demonstrations by an ensemble of networks trained side by side.
 
     Every member starts from its own random numbers. The first learns from the data as they are, every other one from
     its own bootstrap resample of each demonstrator's episodes, so that intervals, which are quantiles over the members,

@@ -80,6 +80,7 @@ def test_stages_of_training_are_kept_with_what_they_earn(tmp_path):
     [
         (["--env", "Pendulum-v1", "--imitate", "cartpole"], "1 numbers"),
         (["--stages", "-1"], "0 or more"),
+        (["--copies", "0"], "1 or more"),
         (["--imitate", "nobody"], "a saved critic, or one of cartpole"),
     ],
 )
