@@ -59,7 +59,7 @@ class Config:
     only: Section | None = None
     """One section; by default all."""
     runs: tuple[int, ...] = (1, 30, 120)
-    """Runs trained as one batch; agents take those up to 30."""
+    """Runs trained side by side; agents take those up to 30."""
     updates: int = 10_000
     """Updates of each run; an agent has a fifth as many steps."""
     lanes: tuple[int, ...] = (1, 128, 1024)

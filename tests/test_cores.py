@@ -1,4 +1,4 @@
-"""Runs in batches on the cores: nothing is lost, nothing is mixed up, and errors are told."""
+"""Runs in groups on the cores: nothing is lost, nothing is mixed up, and errors are told."""
 
 import threading
 import time
@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from irleed.cores import TOGETHER, Batches
+from irleed.cores import TOGETHER, Groups
 
 
 def some(runs: int):
@@ -17,21 +17,21 @@ def some(runs: int):
 
 @pytest.mark.parametrize("runs", [1, 2, 3, 5, 6, 7, 30, 31])
 def test_what_is_split_is_joined_again(runs):
-    batches, given = Batches(runs), some(runs)
-    parts = batches.split(given)
+    groups, given = Groups(runs), some(runs)
+    parts = groups.split(given)
     assert len({len(part["values"]) for part in parts}) == 1  # one size, so one program
     assert all(len(part["values"]) <= TOGETHER for part in parts)
     assert runs == 1 or len(parts) > 1
-    joined = batches.join(parts)
+    joined = groups.join(parts)
     np.testing.assert_array_equal(joined["values"], given["values"])
     np.testing.assert_array_equal(jax.random.key_data(joined["keys"]), jax.random.key_data(given["keys"]))
 
 
 def test_every_run_gets_its_own_answer():
-    runs, batches = 11, Batches(11)
+    runs, groups = 11, Groups(11)
     given = some(runs)
     double = jax.jit(jax.vmap(lambda own: {"drawn": jax.random.normal(own["keys"]), "sum": jnp.sum(own["values"])}))
-    found = batches.join(batches.map(double, batches.split(given)))
+    found = groups.join(groups.map(double, groups.split(given)))
     np.testing.assert_array_equal(found["sum"], given["values"].sum(1))
     np.testing.assert_allclose(found["drawn"], jax.vmap(jax.random.normal)(given["keys"]), rtol=1e-6)
 
@@ -39,17 +39,17 @@ def test_every_run_gets_its_own_answer():
 def test_an_accelerator_takes_all_at_once(monkeypatch):
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
     given = some(30)
-    batches = Batches(30)
-    (part,) = batches.split(given)
-    assert part is given and batches.join([given]) is given
-    assert batches.map(lambda own: own["values"].sum(), [part]) == [given["values"].sum()]
+    groups = Groups(30)
+    (part,) = groups.split(given)
+    assert part is given and groups.join([given]) is given
+    assert groups.map(lambda own: own["values"].sum(), [part]) == [given["values"].sum()]
 
 
-def test_batches_run_beside_each_other(monkeypatch):
+def test_groups_run_beside_each_other(monkeypatch):
     """Two that wait for each other would never end one after the other."""
     monkeypatch.setattr("os.cpu_count", lambda: 2)
-    meeting, batches = threading.Barrier(2, timeout=30), Batches(2)
-    assert batches.map(lambda own: (meeting.wait(), own)[1], [1, 2]) == [1, 2]
+    meeting, groups = threading.Barrier(2, timeout=30), Groups(2)
+    assert groups.map(lambda own: (meeting.wait(), own)[1], [1, 2]) == [1, 2]
 
 
 def test_an_error_is_told_and_the_rest_is_not_begun(monkeypatch):
@@ -59,8 +59,8 @@ def test_an_error_is_told_and_the_rest_is_not_begun(monkeypatch):
     def fails(own):
         begun.append(own)
         time.sleep(0.2)  # by then, whoever waits for it is about to hear of it
-        raise ValueError(f"batch {own}")
+        raise ValueError(f"group {own}")
 
-    with pytest.raises(ValueError, match="batch 0"):
-        Batches(100).map(fails, list(range(40)))
+    with pytest.raises(ValueError, match="group 0"):
+        Groups(100).map(fails, list(range(40)))
     assert len(begun) < 5

@@ -1,8 +1,8 @@
 """Runs side by side on the cores of a CPU.
 
 XLA shares out each operation among the cores, which with networks as small as ours costs more than it gains, and a
-batch of many runs does not stay in the cache. So on a CPU a few runs at a time are a batch, and every core works at a
-batch of its own. Accelerators take all runs at once.
+batch of many runs does not stay in the cache. So on a CPU a few runs at a time are a batch, a group, and every core
+works at a group of its own. Accelerators take all runs at once.
 """
 
 import os
@@ -14,22 +14,22 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-TOGETHER = 3  # runs in a batch, at most: with three to five, networks of 64 and 64 units are fastest
+TOGETHER = 3  # runs in a group, at most: with three to five, networks of 64 and 64 units are fastest
 
 
-class Batches:
-    """Runs 0 to `runs` - 1 in batches of one size, so that a program is compiled once.
+class Groups:
+    """Runs 0 to `runs` - 1 in groups of one size, so that a program is compiled once.
 
     The size depends on the number of runs alone, and so do results: more cores are faster, not different.
     """
 
     def __init__(self, runs: int) -> None:
-        pairs = -(-runs // (2 * TOGETHER))  # of batches: an even number of them, for an even number of cores
+        pairs = -(-runs // (2 * TOGETHER))  # of groups: an even number of them, for an even number of cores
         count = 2 * pairs if jax.default_backend() == "cpu" and runs > 1 else 1
         self._runs, self._size = runs, -(-runs // count)
 
     def split(self, tree: Any) -> list[Any]:
-        """Arrays with the runs as leading axis, by batch; the last one is filled up with first runs."""
+        """Arrays with the runs as leading axis, by group; the last one is filled up with first runs."""
         if self._size == self._runs:
             return [tree]
         every = np.arange(0, self._runs, self._size)[:, None] + np.arange(self._size)
@@ -44,9 +44,9 @@ class Batches:
             return trees[0]
         return jax.tree.map(lambda *leaves: _joined(leaves)[: self._runs], *trees)
 
-    def map(self, function: Callable[..., Any], *batches: Sequence[Any]) -> list[Any]:
-        """`function` of each batch, a core each; what it gives is ready."""
-        given = list(zip(*batches, strict=True))
+    def map(self, function: Callable[..., Any], *groups: Sequence[Any]) -> list[Any]:
+        """`function` of each group, a core each; what it gives is ready."""
+        given = list(zip(*groups, strict=True))
         if len(given) == 1:
             return [jax.block_until_ready(function(*given[0]))]
         with ThreadPoolExecutor(min(len(given), os.cpu_count() or 1)) as pool:
@@ -58,10 +58,10 @@ class Batches:
                 raise
 
     def advance(
-        self, function: Callable[..., tuple[Any, Any]], states: Sequence[Any], *batches: Sequence[Any]
+        self, function: Callable[..., tuple[Any, Any]], states: Sequence[Any], *groups: Sequence[Any]
     ) -> tuple[list[Any], Any]:
-        """`function(state, ...)` of each batch gives its next state and a finding; states stay apart."""
-        found = self.map(function, states, *batches)
+        """`function(state, ...)` of each group gives its next state and a finding; states stay apart."""
+        found = self.map(function, states, *groups)
         return [state for state, _ in found], self.join([finding for _, finding in found])
 
 

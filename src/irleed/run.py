@@ -11,7 +11,7 @@ import numpy as np
 from irleed._typing import Array, Float, Key, Shaped
 from irleed.algorithm import AbstractOffline, Actions, TrainState, advance, init
 from irleed.checkpoint import Keeper
-from irleed.cores import Batches
+from irleed.cores import Groups
 from irleed.data.transitions import Transitions
 from irleed.envs.mdp import FiniteMDP
 from irleed.tabular.statistics import Statistics
@@ -96,22 +96,22 @@ def train_all(
 
     Returns the states, and after each part the step and every run's mean loss.
     """
-    split, batches = jax.vmap(jax.random.split)(keys), Batches(len(keys))
-    given = list(zip(batches.split(split), batches.split(data), strict=True))
+    split, groups = jax.vmap(jax.random.split)(keys), Groups(len(keys))
+    given = list(zip(groups.split(split), groups.split(data), strict=True))
 
-    def start(init: Callable[..., TrainState]) -> list[TrainState]:
-        return [init(algorithm, own[:, 0], rows, actions, demonstrators) for own, rows in given]
+    def start(make: Callable[..., TrainState]) -> list[TrainState]:
+        return [make(algorithm, own[:, 0], rows, actions, demonstrators) for own, rows in given]
 
     def on(states: list[TrainState], done: int, steps: int) -> tuple[list[TrainState], Array]:
         def ahead(state, of):
             return _advance_all(algorithm, of[0][:, 1], state, of[1], steps)
 
-        return batches.advance(ahead, states, given)
+        return groups.advance(ahead, states, given)
 
     part, begin = -(-algorithm.steps // PARTS), functools.partial(start, _init_all)
     shapes = functools.partial(start, _init_all.eval_shape)
     states, losses = in_parts(begin, on, len(keys), algorithm.steps, part, progress, keeper, shapes)
-    return batches.join(states), losses
+    return groups.join(states), losses
 
 
 def in_parts(

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from irleed.data.transitions import Inputs
-from irleed.iq.networks import Independent, LowRank, Mlp
+from irleed.iq.networks import Independent, LowRank, Mlp, biases
 
 OBS = np.array([0.5, -1.0, 2.0], np.float32)
 PLAIN = Inputs.plain(OBS)
@@ -66,6 +66,13 @@ def test_every_demonstrator_has_a_bias_of_their_own(kind):
     if kind is Independent:
         second = jax.tree.map(lambda leaf: leaf[1], bias.network)
         np.testing.assert_allclose(each[1], second(OBS), rtol=1e-5)
+
+
+@pytest.mark.parametrize("rank", [None, 4])
+def test_biases_that_nobody_learns_are_nought_and_cost_nothing(rank):
+    bias = biases(jax.random.key(0), 3, Inputs.plain(OBS), (8, 8, 2), "relu", rank, learnt=False)
+    assert sum(leaf.size for leaf in jax.tree.leaves(bias)) == 0
+    np.testing.assert_array_equal(bias(np.tile(OBS, (3, 1)), jnp.arange(3)), np.zeros((3, 2)))
 
 
 def test_a_thousand_demonstrators_cost_little():

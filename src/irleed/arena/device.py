@@ -10,7 +10,7 @@ import numpy as np
 from irleed._typing import Array, Float, Key, Shaped
 from irleed.arena.abstract import AbstractArena, ActorAct, counted, how_many
 from irleed.checkpoint import Keeper
-from irleed.cores import Batches
+from irleed.cores import Groups
 from irleed.data.transitions import Transitions
 from irleed.envs.step import AbstractEnv
 from irleed.evaluate import Played, play
@@ -48,8 +48,8 @@ class DeviceArena(AbstractArena):
         keeper: Keeper | None = None,
     ) -> AgentState:
         """See `AbstractArena.learn`."""
-        batches = Batches(len(keys))
-        given = list(zip(batches.split(keys), batches.split(data), strict=True))
+        groups = Groups(len(keys))
+        given = list(zip(groups.split(keys), groups.split(data), strict=True))
 
         def start() -> list[tuple[AgentState, Any]]:
             return [_begin_all(agent, own, self.env, shown, demonstrators) for own, shown in given]
@@ -58,11 +58,11 @@ class DeviceArena(AbstractArena):
             def ahead(carry, of):
                 return _advance_all(agent, of[0], carry, self.env, of[1], done, steps)
 
-            return batches.advance(ahead, carries, given)
+            return groups.advance(ahead, carries, given)
 
         part = -(-agent.rounds // PARTS)
         carries, _ = in_parts(start, on, len(keys), agent.rounds, part, counted(agent, progress), keeper)
-        return batches.join([state for state, _ in carries])
+        return groups.join([state for state, _ in carries])
 
 
 @jax.jit(static_argnames="act")

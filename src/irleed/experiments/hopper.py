@@ -75,7 +75,7 @@ class HopperConfig:
     workers: int = dataclasses.field(default_factory=lambda: os.cpu_count() or 1)
     """Threads of the physics."""
     checkpoint_every: float | None = None
-    """Seconds between checkpoints of online methods; None: as many as cost 1 % of the time."""
+    """Seconds between checkpoints; None: as many as cost 1 % of the time."""
     quick: bool = False
     """Two seeds, A and ABC, small networks, 2,000 steps, for a first look."""
 
