@@ -14,12 +14,13 @@ from irleed.data import Demonstrations, Episode, save
 from irleed.envs.step import Bounds
 from irleed.errors import DataError, SpaceError
 from irleed.fit_checks import check, clipped
-from irleed.fit_networks import fit_networks, suitable
+from irleed.fit_networks import fit_networks
 from irleed.iq.gaussian_ensemble import GaussianEnsemble
 from irleed.iq.gaussian_q import GaussianQ
 from irleed.iq.sac import Sac
 from irleed.iq.saved import load_policy
 from irleed.iq.soft_q import SoftQ
+from irleed.iq.suitable import suitable
 
 pytestmark = [pytest.mark.optax, pytest.mark.usefixtures("compiled_quickly")]
 

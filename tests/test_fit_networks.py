@@ -24,12 +24,13 @@ from irleed.data.transitions import Transitions, stack
 from irleed.envs.cartpole import CartPole
 from irleed.errors import ConfigError, DataError, DivergedError, IrleedError, SpaceError
 from irleed.evaluate import Earned
-from irleed.fit_networks import check, fit_networks, resampled, suitable
+from irleed.fit_networks import check, fit_networks, resampled
 from irleed.iq.ensemble import NetworkPolicy
 from irleed.iq.judge import judge
 from irleed.iq.networks import LowRank
 from irleed.iq.online import OnlineSoftQ
 from irleed.iq.soft_q import SoftQ
+from irleed.iq.suitable import suitable
 from irleed.run import train_all
 
 pytestmark = [pytest.mark.optax, pytest.mark.usefixtures("compiled_quickly")]
@@ -93,6 +94,20 @@ def test_the_policy_is_the_mean_of_its_members_log_probabilities(learnt):
     drawn, _ = learnt.policy.predict(np.tile(obs, (20_000, 1)), seed=0)
     chance = float(np.exp(expected[1]) / np.exp(expected).sum())
     assert abs(np.mean(drawn) - chance) < 4 * np.sqrt(chance * (1 - chance) / 20_000)
+
+
+def test_runs_that_blend_networks_act_as_their_mean_would(data):
+    """An ensemble of blends is one of perceptrons, which any reader of the file can add up."""
+    algorithm = dataclasses.replace(SHORT, bias_scale=0.5, temperature=0.5, centred=True)
+    rows = Transitions.from_demonstrations(data)
+    keys = jax.random.split(jax.random.key(0), 3)
+    runs = jax.vmap(lambda key: algorithm.policy(algorithm.parameters(key, rows.inputs, 2, data.demonstrators)))(keys)
+    obs = jnp.asarray([0.5, -1.0], jnp.float32)
+    each = [jax.nn.log_softmax(jax.tree.map(lambda leaf, k=k: leaf[k], runs).logits(obs)) for k in range(3)]
+    found = jax.nn.log_softmax(NetworkPolicy.of(runs)(obs))
+    np.testing.assert_allclose(found, jax.nn.log_softmax(jnp.mean(jnp.stack(each), 0)), atol=1e-5)
+    fitted = fit_networks(data, algorithm, members=2)
+    assert fitted.policy.size == 2 * (1 + data.demonstrators) and fitted.summary()["members"] == 2
 
 
 def test_predict_takes_one_observation_or_a_batch(learnt):
@@ -209,7 +224,7 @@ def test_a_thousand_demonstrators_share_a_trunk():
         learner=dataclasses.replace(OnlineSoftQ().learner, rank=8)
     )
     assert suitable(3, iq=True) == SoftQ.iq()
-    assert suitable(3, survival=True) == SoftQ.survival()
+    assert suitable(3, survival=True) == SoftQ.survival() and suitable(3, apart=True) == SoftQ.apart()
     assert suitable(3, online=True, survival=True) == OnlineSoftQ.survival()
     small = dataclasses.replace(algorithm, **SMALL)
     parameters = small.parameters(jax.random.key(0), Transitions.from_demonstrations(data).inputs, 2, 1000)

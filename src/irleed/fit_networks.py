@@ -24,18 +24,13 @@ from irleed.fit_checks import Algorithm, check, needed, too_large
 from irleed.iq.ensemble import NetworkPolicy
 from irleed.iq.gaussian import GaussianPolicy
 from irleed.iq.gaussian_ensemble import GaussianEnsemble
-from irleed.iq.gaussian_q import GaussianQ
 from irleed.iq.judge import judge
-from irleed.iq.online import OnlineSoftQ
-from irleed.iq.sac import Sac
-from irleed.iq.soft_q import SoftQ
+from irleed.iq.suitable import suitable
 from irleed.policy import AbstractActor, SoftmaxPolicy
 from irleed.result import AbstractFit, Origin
 from irleed.run import PARTS, Progress, in_parts, train_all
 
 MEMBERS = 8
-# Up to this many demonstrators have a bias network each; more share a trunk with this many outputs.
-OWN_NETWORKS, RANK = 16, 8
 EPISODES = 50  # that the policy plays, by its likeliest actions and by drawn ones
 
 
@@ -48,6 +43,7 @@ class NetworkFit(AbstractFit):
     returns: tuple[Earned, ...] = eqx.field(static=True)  # of the policy and of the demonstrators; none offline
     history: tuple[dict[str, int | float], ...] = eqx.field(static=True)  # mean loss; empty where agents played
     warnings: tuple[str, ...] = eqx.field(static=True)
+    members: int = eqx.field(static=True)  # runs that it is made of
     steps: int = eqx.field(static=True)
     seconds: float = eqx.field(static=True)
 
@@ -60,7 +56,7 @@ class NetworkFit(AbstractFit):
             "returns": [{key: None if value != value else value for key, value in row.items()} for row in rows],
             "history": list(self.history),
             "steps": self.steps,
-            "members": self.policy.size,
+            "members": self.members,
             "warnings": list(self.warnings),
             "seconds": round(self.seconds, 3),
         }
@@ -68,21 +64,6 @@ class NetworkFit(AbstractFit):
     def details(self) -> dict[str, object]:
         """See `AbstractFit.details`: nothing."""
         return {}
-
-
-def suitable(
-    demonstrators: int, *, online: bool = False, iq: bool = False, survival: bool = False, continuous: bool = False
-) -> SoftQ | OnlineSoftQ | GaussianQ | Sac:
-    """IRLEED, or IQ-Learn, with the biases that suit the number of demonstrators; see `SoftQ.survival`."""
-    changes: dict[str, object] = {"rank": None if demonstrators <= OWN_NETWORKS else RANK}
-    if iq:
-        changes |= {"learn_precision": False, "learn_bias": False}
-    if continuous:
-        return dataclasses.replace(Sac() if online else GaussianQ(), **changes)
-    if online:
-        playing = OnlineSoftQ.survival() if survival else OnlineSoftQ()
-        return dataclasses.replace(playing, learner=dataclasses.replace(playing.learner, **changes))
-    return dataclasses.replace(SoftQ.survival() if survival else SoftQ(), **changes)
 
 
 def fit_networks(
@@ -151,6 +132,7 @@ def fit_networks(
         returns=() if arena is None else _earned(play_key, arena, policy, demonstrations),
         history=tuple({"step": step, "loss": float(loss[kept].mean())} for step, loss in losses),
         warnings=warnings,
+        members=len(kept),
         steps=algorithm.steps,
         seconds=time.perf_counter() - began + (0.0 if keeper is None else keeper.earlier),
     )
@@ -230,7 +212,7 @@ def _together(members: AbstractActor) -> NetworkPolicy | GaussianEnsemble:
     if isinstance(members, GaussianPolicy):
         return jax.tree.map(np.asarray, GaussianEnsemble(members))
     if isinstance(members, SoftmaxPolicy):
-        return jax.tree.map(np.asarray, NetworkPolicy(members))
+        return jax.tree.map(np.asarray, NetworkPolicy.of(members))
     raise TypeError(f"no ensembles of {type(members).__name__}")
 
 

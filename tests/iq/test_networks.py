@@ -63,6 +63,9 @@ def test_every_demonstrator_has_a_bias_of_their_own(kind):
         bias = jax.tree.map(lambda leaf: leaf + jax.random.normal(jax.random.key(1), leaf.shape), bias)
     each = np.asarray(bias(np.tile(OBS, (3, 1)), jnp.arange(3)))
     assert not np.allclose(each[0], each[1]) and not np.allclose(each[1], each[2])
+    np.testing.assert_allclose(bias.mean()(OBS), each.mean(0), rtol=1e-4)
+    network = Mlp.init(jax.random.key(2), PLAIN, (8, 2))
+    np.testing.assert_allclose(bias.mean().added_to(network, 0.3)(OBS), network(OBS) + 0.3 * each.mean(0), rtol=1e-4)
     if kind is Independent:
         second = jax.tree.map(lambda leaf: leaf[1], bias.network)
         np.testing.assert_allclose(each[1], second(OBS), rtol=1e-5)

@@ -15,6 +15,7 @@ from irleed import film
 from irleed.arena import HostArena
 from irleed.checkpoint import Stopped, writing
 from irleed.cli.methods import OFFLINE, ONLINE, earned_table, learner, say, show_beside, trained
+from irleed.cli.parsing import refuse_ignored
 from irleed.cli.run import Keeping
 from irleed.data import Demonstrations, Reading, load
 from irleed.data.transitions import are_choices
@@ -40,7 +41,7 @@ from irleed.tabular.statistics import tabulate
 PlannerName = Literal["soft", "averaged"]
 PLANNERS = {"soft": Soft(), "averaged": Averaged()}
 TABULAR, BESIDE_TABLES, BESIDE_NETWORKS = ("irleed", "maxent"), ("maxent",), ("iq", "ileed", "bc")
-FOR_MDPS, FOR_NETWORKS = ("estimator", "planner", "endless", "discount"), ("seeds", "steps", "ends", "clip")
+FOR_MDPS, FOR_NETWORKS = ("estimator", "planner", "endless", "discount"), ("seeds", "steps", "ends", "biases", "clip")
 LASTING = ("checkpoint_every", "log")  # settings of runs that take long enough to be kept on the way
 
 
@@ -99,6 +100,9 @@ class FitCommand:
     ends: Literal["neutral", "failure"] = "neutral"
     """Networks, IRLEED and IQ-Learn: whether it is a failure that the task ended before its time, as when a pole falls.
     On CartPole, where it is, policies are far better for saying so; on LunarLander, where it is not, they crash."""
+    biases: Literal["small", "large"] = "small"
+    """Networks, IRLEED: large ones are for demonstrators who are each consistent and differ from each other. Everyone
+    is then learnt mostly by themselves, and the policy is what they have in common."""
     clip: bool = False
     """Networks, continuous actions with --env: bring actions that are out of the environment's bounds within them."""
     baselines: bool = False
@@ -164,6 +168,7 @@ class FitCommand:
                 algorithm=method,
                 baselines=False,
                 ends=self.ends if method == "iq" else "neutral",
+                biases="small",
                 out=None if self.out is None else self.out / BASELINES / method,
             )
             try:
@@ -187,9 +192,11 @@ class FitCommand:
         env = self.source.env if self._plays else None
         if not are_choices(data) or self.algorithm not in ("irleed", "iq"):
             way = f"with {self.algorithm}" if are_choices(data) else "with continuous actions"
-            refuse_ignored((self,), ("ends",), way)
-        survival = self.ends == "failure"
-        algorithm = learner(self.algorithm, data, online=self._plays, survival=survival, steps=self.steps)
+            refuse_ignored((self,), ("ends", "biases"), way)
+        elif self.algorithm == "iq":
+            refuse_ignored((self,), ("biases",), "with iq")
+        kind = {"online": self._plays, "survival": self.ends == "failure", "apart": self.biases == "large"}
+        algorithm = learner(self.algorithm, data, steps=self.steps, **kind)
         with contextlib.ExitStack() as stack:
             arena = None
             if self.source.env is not None:
@@ -236,13 +243,3 @@ class FitCommand:
         refuse_ignored((self.source, self), others, way)
         if tabular:
             refuse_ignored((self.keeping,), LASTING, way)
-
-
-def refuse_ignored(parts: tuple[Any, ...], names: tuple[str, ...], way: str) -> None:
-    """Refuse settings of a command that differ from the default where they mean nothing."""
-    given = {field.name: getattr(part, field.name) for part in parts for field in dataclasses.fields(part)}
-    usual = {field.name: field.default for part in parts for field in dataclasses.fields(part)}
-    for name in names:
-        if given[name] != usual[name]:
-            flag, expected = f"--{name.replace('_', '-')}", f"no such setting {way}"
-            raise ConfigError(problem(flag, got=given[name], expected=expected, remedy="leave it out"))

@@ -22,8 +22,9 @@ from irleed.data.transitions import are_choices
 from irleed.evaluate import Earned
 from irleed.expertise import with_interval
 from irleed.fit_checks import Algorithm, check
-from irleed.fit_networks import NetworkFit, fit_networks, suitable
+from irleed.fit_networks import NetworkFit, fit_networks
 from irleed.iq.gaussian_q import GaussianQ
+from irleed.iq.suitable import suitable
 from irleed.report import progress
 from irleed.report.compare import METHODS
 from irleed.result import AbstractFit
@@ -34,11 +35,18 @@ OFFLINE, ONLINE = ("irleed", "iq", "ileed", "bc"), ("irleed", "iq", "sqil")
 
 
 def learner(
-    method: str, data: Demonstrations, *, online: bool = False, survival: bool = False, steps: int | None = None
+    method: str,
+    data: Demonstrations,
+    *,
+    online: bool = False,
+    survival: bool = False,
+    apart: bool = False,
+    steps: int | None = None,
 ) -> Algorithm:
-    """The algorithm of a method's name that suits the data; see `irleed.fit_networks.suitable`."""
+    """The algorithm of a method's name that suits the data; see `irleed.iq.suitable`."""
     continuous = not are_choices(data)
-    shared = suitable(data.demonstrators, online=online, iq=method == "iq", survival=survival, continuous=continuous)
+    kind = {"online": online, "survival": survival, "apart": apart, "continuous": continuous}
+    shared = suitable(data.demonstrators, iq=method == "iq", **kind)
     choices = {"ileed": Ileed(), "bc": BehaviourCloning(), "sqil": Sqil()}
     numbers = {"ileed": GaussianIleed(), "bc": GaussianQ.cloning(), "sqil": Sqil()}
     found = (numbers if continuous else choices).get(method, shared)

@@ -11,6 +11,8 @@ from typing import Any
 import tyro
 from tyro.constructors import ConstructorRegistry, StructConstructorSpec, StructFieldSpec, StructTypeInfo
 
+from irleed.errors import ConfigError, problem
+
 
 def parsed(settings: Any, arguments: Sequence[str], prog: str, description: str | None = None) -> Any:
     """Settings of a type from words; help and what is wrong with the words are printed, and end the program."""
@@ -78,3 +80,13 @@ class _Wrapping:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
+
+
+def refuse_ignored(parts: tuple[Any, ...], names: tuple[str, ...], way: str) -> None:
+    """Refuse settings of a command that differ from the default where they mean nothing."""
+    given = {field.name: getattr(part, field.name) for part in parts for field in dataclasses.fields(part)}
+    usual = {field.name: field.default for part in parts for field in dataclasses.fields(part)}
+    for name in names:
+        if given[name] != usual[name]:
+            flag, expected = f"--{name.replace('_', '-')}", f"no such setting {way}"
+            raise ConfigError(problem(flag, got=given[name], expected=expected, remedy="leave it out"))

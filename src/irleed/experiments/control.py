@@ -37,7 +37,7 @@ from irleed.store import keep, kept
 
 TaskName = Literal["cartpole", "lunarlander"]
 MethodName = Literal[
-    "irleed", "iq", "irleed_survival", "iq_survival", "ileed", "bc", "bc_best",
+    "irleed", "iq", "irleed_apart", "irleed_survival", "iq_survival", "ileed", "bc", "bc_best",
     "irleed_online", "iq_online", "irleed_survival_online", "iq_survival_online", "sqil",
     "irleed_paper", "iq_paper",
 ]  # fmt: skip
@@ -45,6 +45,7 @@ EQUALS: dict[str, Any] = {"learn_precision": False, "learn_bias": False}  # what
 METHODS: dict[str, AbstractOffline | AbstractAgent] = {
     "irleed": SoftQ(),
     "iq": SoftQ(**EQUALS),
+    "irleed_apart": SoftQ.apart(),
     "irleed_survival": SoftQ.survival(),
     "iq_survival": SoftQ.survival(**EQUALS),
     "ileed": Ileed(),
@@ -75,6 +76,7 @@ class ControlConfig:
     """Precision and accuracy, low or high."""
     methods: tuple[MethodName, ...] = get_args(MethodName)[:-2]
     """What to compare; bc_best is an oracle, which clones the best third of the episodes by their true returns.
+    irleed_apart has large biases, and its policy is what demonstrators have in common.
     Those with survival take an early end for a failure; irleed_paper and iq_paper have the published settings."""
     steps: int = 20_000
     """Updates of each offline method."""

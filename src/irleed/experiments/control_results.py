@@ -22,6 +22,7 @@ RESAMPLES = 10_000
 NAMES = {
     "irleed": "IRLEED",
     "iq": "IQ-Learn",
+    "irleed_apart": "IRLEED, apart",
     "irleed_survival": "IRLEED, survival",
     "iq_survival": "IQ-Learn, survival",
     "ileed": "ILEED",
@@ -187,6 +188,7 @@ def _published() -> dict[str, dict[str, dict[str, float]]]:
     columns = {"best": "best_return", "mean": "mean", "irleed": "irleed_offline", "iq": "iq_offline"}
     columns |= {"ileed": "ileed_offline", "irleed_online": "irleed_online", "iq_online": "iq_online"}
     columns |= {name: columns[name.replace("_survival", "")] for name in NAMES if "_survival" in name}
+    columns["irleed_apart"] = columns["irleed"]
     found: dict[str, dict[str, dict[str, float]]] = {}
     for row in paper.published("table1_control"):
         values = {ours: float(row[theirs]) for ours, theirs in columns.items()}

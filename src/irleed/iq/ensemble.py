@@ -14,7 +14,7 @@ from scipy.special import log_softmax
 from irleed._typing import Array, Float, Shaped
 from irleed.data.transitions import Inputs
 from irleed.errors import DataError, SpaceError, problem
-from irleed.iq.networks import ACTIVATIONS, Activation, Mlp
+from irleed.iq.networks import ACTIVATIONS, Activation, Blend, Mlp
 from irleed.policy import SoftmaxPolicy, read_tensors, write_tensors
 
 FORMAT = "irleed-network-policy"
@@ -24,6 +24,19 @@ class NetworkPolicy(eqx.Module):
     """K members that act together: the mean of their log probabilities decides."""
 
     members: SoftmaxPolicy  # of perceptrons; leading axis K
+
+    @classmethod
+    def of(cls, runs: SoftmaxPolicy) -> "NetworkPolicy":
+        """The policies of some runs; one that blends M perceptrons is as good as M members.
+
+        To mix log probabilities is to add logits: what they differ by is the same for every action.
+        """
+        blend = runs.network
+        if not isinstance(blend, Blend):
+            return cls(runs)
+        sharpness = runs.sharpness[:, None] * blend.weights * blend.weights.shape[-1]
+        every = SoftmaxPolicy(blend.networks, sharpness)
+        return cls(jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), every))
 
     def __call__(self, observation: Shaped[Array, "..."]) -> Float[Array, " A"]:
         """Unnormalised log probabilities in one situation, to be traced."""

@@ -8,7 +8,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from irleed._typing import Array, Float, Int, Key
+from irleed._typing import Array, Float, Int, Key, Scalar
 from irleed.data.transitions import Inputs
 
 
@@ -62,12 +62,32 @@ class Mlp(eqx.Module):
         return x @ self.weights[-1] + self.offsets[-1]
 
 
+class Blend(eqx.Module):
+    """A weighted sum of perceptrons."""
+
+    networks: Mlp  # leading axis M
+    weights: Float[Array, " M"]
+
+    def __call__(self, observation: Float[Array, "..."]) -> Float[Array, " out"]:
+        """The output for one observation, of any shape."""
+        return self.weights @ jax.vmap(lambda network: network(observation))(self.networks)
+
+    def added_to(self, network: Mlp, scale: Scalar = 1.0) -> "Blend":
+        """`scale` times this, and one perceptron more."""
+        networks = jax.tree.map(lambda own, others: jnp.concatenate([own[None], others]), network, self.networks)
+        return Blend(networks, jnp.concatenate([jnp.ones(1, jnp.float32), scale * self.weights]))
+
+
 class AbstractBias(eqx.Module):
     r"""Every demonstrator's bias $\epsilon_i(s, \cdot)$, in units of Q."""
 
     @abc.abstractmethod
     def __call__(self, observation: Float[Array, "B ..."], demonstrator: Int[Array, " B"]) -> Float[Array, "B A"]:
         """The bias of one demonstrator in each situation of a batch."""
+
+    @abc.abstractmethod
+    def mean(self) -> Blend:
+        """What the biases of all demonstrators are on average."""
 
 
 class Independent(AbstractBias):
@@ -88,6 +108,11 @@ class Independent(AbstractBias):
         every = jax.vmap(lambda network: jax.vmap(network)(observation))(self.network)
         # A sum rather than an index, whose gradient is a scatter: that would be slow.
         return jnp.sum(jax.nn.one_hot(demonstrator, len(every), axis=0)[:, :, None] * every, 0)
+
+    def mean(self) -> Blend:
+        """See `AbstractBias`."""
+        count = len(self.network.offsets[-1])
+        return Blend(self.network, jnp.full(count, 1 / count, jnp.float32))
 
 
 class LowRank(AbstractBias):
@@ -113,6 +138,13 @@ class LowRank(AbstractBias):
     def __call__(self, observation: Float[Array, "B ..."], demonstrator: Int[Array, " B"]) -> Float[Array, "B A"]:
         """See `AbstractBias`."""
         return jax.vmap(lambda own, head: self.trunk(own) @ head)(observation, self.heads[demonstrator])
+
+    def mean(self) -> Blend:
+        """See `AbstractBias`: the trunk's last layer and the mean of the heads are one layer."""
+        head = jnp.mean(self.heads, 0)
+        last = (self.trunk.weights[-1] @ head, self.trunk.offsets[-1] @ head)
+        network = eqx.tree_at(lambda n: (n.weights[-1], n.offsets[-1]), self.trunk, last)
+        return Blend(jax.tree.map(lambda leaf: leaf[None], network), jnp.ones(1, jnp.float32))
 
 
 def biases(

@@ -1,6 +1,6 @@
 """IRLEED on inverse soft Q-learning, for discrete actions; IQ-Learn is its special case."""
 
-from typing import Literal
+from typing import Any, Literal
 
 import equinox as eqx
 import jax
@@ -11,8 +11,11 @@ from irleed.algorithm import AbstractOffline, View
 from irleed.data.transitions import Inputs, Row, Transitions
 from irleed.demonstrator import gauge
 from irleed.iq import objective
-from irleed.iq.networks import AbstractBias, Activation, Mlp, biases
+from irleed.iq.networks import AbstractBias, Activation, Blend, Mlp, biases
 from irleed.policy import SoftmaxPolicy
+
+# Who is consistent in their own way is learnt mostly by themselves.
+APART: dict[str, Any] = {"bias_rate": 1e-3, "bias_penalty": 0.01, "centred": True}
 
 
 class Parameters(eqx.Module):
@@ -35,6 +38,7 @@ class SoftQ(AbstractOffline):
     - `penalty`: $c$ of $c\,(T r)^2$, the penalty on large rewards: what brings the dynamics in.
     - `bias_scale`, `bias_penalty`: $\alpha$, and the weight of $\epsilon_i^2$.
     - `rank`: None for a bias network each; else a shared trunk with so many outputs and a linear head each.
+    - `centred`: whether what all biases have in common counts as shared, see `shared`.
     - `learn_precision`, `learn_bias`: neither is IQ-Learn, see `iq`.
     """
 
@@ -52,6 +56,7 @@ class SoftQ(AbstractOffline):
     bias_scale: Scalar = 1.0
     bias_penalty: Scalar = 10.0
     rank: int | None = eqx.field(static=True, default=None)
+    centred: bool = eqx.field(static=True, default=False)
     value: Literal["demonstrations", "initial"] = eqx.field(static=True, default="demonstrations")
     learn_precision: bool = eqx.field(static=True, default=True)
     learn_bias: bool = eqx.field(static=True, default=True)
@@ -60,6 +65,14 @@ class SoftQ(AbstractOffline):
     def iq(cls, **settings) -> "SoftQ":
         """IQ-Learn: precision 1 and bias 0 held fixed."""
         return cls(learn_precision=False, learn_bias=False, **settings)
+
+    @classmethod
+    def apart(cls, **settings) -> "SoftQ":
+        """For demonstrators who are each consistent and differ: large biases, a policy of what all have in common.
+
+        Otherwise, where one of them alone has been, the shared Q learns to act as they do, however bad they are.
+        """
+        return cls(**{**APART, **settings})
 
     @classmethod
     def survival(cls, **settings) -> "SoftQ":
@@ -137,8 +150,14 @@ class SoftQ(AbstractOffline):
         return jax.vmap(objective.terms)(q_tm1, rows.action, q_t, self.discount * rows.proceeds), bias
 
     def policy(self, parameters: Parameters) -> SoftmaxPolicy:
-        """The shared policy: precision 1 in the gauge, no bias."""
-        return SoftmaxPolicy(parameters.q, jnp.asarray(1 / self.temperature, jnp.float32))
+        """The shared policy: precision 1 and bias 0 in the gauge."""
+        return SoftmaxPolicy(self.shared(parameters), jnp.asarray(1 / self.temperature, jnp.float32))
+
+    def shared(self, parameters: Parameters) -> Mlp | Blend:
+        r"""$Q$, or if biases are `centred`, $Q + \alpha\,\mathrm{mean}_i\,\epsilon_i$."""
+        if not (self.learn_bias and self.centred):
+            return parameters.q
+        return parameters.bias.mean().added_to(parameters.q, self.bias_scale)
 
     def log_precision(self, parameters: Parameters, data: Transitions) -> Float[Array, " D"]:
         """See `AbstractAlgorithm.log_precision`."""
@@ -147,4 +166,6 @@ class SoftQ(AbstractOffline):
     def view(self, parameters: Parameters, observation: Shaped[Array, "..."], demonstrator: Int[Array, ""]) -> View:
         """See `AbstractAlgorithm.view`."""
         (logits,), (bias,) = self.logits(parameters, observation[None], demonstrator[None])
-        return View.of(logits, parameters.q(observation), self.bias_scale * bias if self.learn_bias else None)
+        shared = self.shared(parameters)(observation)
+        common = shared - parameters.q(observation)
+        return View.of(logits, shared, self.bias_scale * bias - common if self.learn_bias else None)

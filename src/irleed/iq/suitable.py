@@ -1,0 +1,34 @@
+"""IRLEED and IQ-Learn in the form that suits data and purpose."""
+
+import dataclasses
+
+from irleed.iq.gaussian_q import GaussianQ
+from irleed.iq.online import OnlineSoftQ
+from irleed.iq.sac import Sac
+from irleed.iq.soft_q import APART, SoftQ
+
+# Up to this many demonstrators have a bias network each; more share a trunk with this many outputs.
+OWN_NETWORKS, RANK = 16, 8
+
+
+def suitable(
+    demonstrators: int,
+    *,
+    online: bool = False,
+    iq: bool = False,
+    survival: bool = False,
+    apart: bool = False,
+    continuous: bool = False,
+) -> SoftQ | OnlineSoftQ | GaussianQ | Sac:
+    """IRLEED, or IQ-Learn, with biases for so many demonstrators; see `SoftQ.survival` and `SoftQ.apart`."""
+    changes: dict[str, object] = {"rank": None if demonstrators <= OWN_NETWORKS else RANK}
+    if iq:
+        changes |= {"learn_precision": False, "learn_bias": False}
+    if continuous:
+        return dataclasses.replace(Sac() if online else GaussianQ(), **changes)
+    if apart:
+        changes |= APART
+    if online:
+        playing = OnlineSoftQ.survival() if survival else OnlineSoftQ()
+        return dataclasses.replace(playing, learner=dataclasses.replace(playing.learner, **changes))
+    return dataclasses.replace(SoftQ.survival() if survival else SoftQ(), **changes)
