@@ -19,6 +19,7 @@ LAYERS = (
         "fit",
         "fit_checks",
         "fit_networks",
+        "held_out",
         "curate",
         "departures",
         "film",

@@ -14,7 +14,7 @@ from rich.console import Console
 from irleed import film
 from irleed.arena import HostArena
 from irleed.checkpoint import Stopped, writing
-from irleed.cli.methods import OFFLINE, ONLINE, earned_table, learner, say, show_beside, trained
+from irleed.cli.methods import OFFLINE, ONLINE, are_apart, earned_table, learner, say, show_beside, trained
 from irleed.cli.parsing import refuse_ignored
 from irleed.cli.run import Keeping
 from irleed.data import Demonstrations, Reading, load
@@ -100,9 +100,10 @@ class FitCommand:
     ends: Literal["neutral", "failure"] = "neutral"
     """Networks, IRLEED and IQ-Learn: whether it is a failure that the task ended before its time, as when a pole falls.
     On CartPole, where it is, policies are far better for saying so; on LunarLander, where it is not, they crash."""
-    biases: Literal["small", "large"] = "small"
+    biases: Literal["small", "large", "auto"] = "small"
     """Networks, IRLEED: large ones are for demonstrators who are each consistent and differ from each other. Everyone
-    is then learnt mostly by themselves, and the policy is what they have in common."""
+    is then learnt mostly by themselves, and the policy is what they have in common. By auto, those are taken that make
+    episodes likelier which were not learnt from; that takes as long as four members more."""
     clip: bool = False
     """Networks, continuous actions with --env: bring actions that are out of the environment's bounds within them."""
     baselines: bool = False
@@ -195,14 +196,18 @@ class FitCommand:
             refuse_ignored((self,), ("ends", "biases"), way)
         elif self.algorithm == "iq":
             refuse_ignored((self,), ("biases",), "with iq")
-        kind = {"online": self._plays, "survival": self.ends == "failure", "apart": self.biases == "large"}
-        algorithm = learner(self.algorithm, data, steps=self.steps, **kind)
+        kind = {"survival": self.ends == "failure", "steps": self.steps}
         with contextlib.ExitStack() as stack:
             arena = None
             if self.source.env is not None:
                 arena = stack.enter_context(contextlib.closing(HostArena(self.source.env)))
                 if self.clip and not isinstance(arena.actions, int):
                     data = clipped(data, arena.actions)
+            apart = self.biases == "large"
+            if self.biases == "auto":
+                alone = kind if not self._plays else {**kind, "steps": None}
+                apart = are_apart(data, arena, seed=self.seed, aside=aside, **alone)
+            algorithm = learner(self.algorithm, data, online=self._plays, apart=apart, **kind)
             settings = {"members": self.seeds, "seed": self.seed, "env": env, "keeping": self.keeping}
             return trained(self.out, algorithm, data, arena, title=title, aside=aside, **settings)
 

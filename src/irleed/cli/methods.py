@@ -23,7 +23,9 @@ from irleed.evaluate import Earned
 from irleed.expertise import with_interval
 from irleed.fit_checks import Algorithm, check
 from irleed.fit_networks import NetworkFit, fit_networks
+from irleed.held_out import held_out
 from irleed.iq.gaussian_q import GaussianQ
+from irleed.iq.soft_q import SoftQ
 from irleed.iq.suitable import suitable
 from irleed.report import progress
 from irleed.report.compare import METHODS
@@ -51,6 +53,23 @@ def learner(
     numbers = {"ileed": GaussianIleed(), "bc": GaussianQ.cloning(), "sqil": Sqil()}
     found = (numbers if continuous else choices).get(method, shared)
     return found if steps is None else replace(found, steps=steps)
+
+
+def are_apart(
+    data: Demonstrations, arena: AbstractArena | None, *, survival: bool, steps: int | None, seed: int, aside: Console
+) -> bool:
+    """Whether large biases describe the demonstrators better than small ones, by episodes not learnt from."""
+    settings = {"survival": survival, "steps": steps}
+    small, large = (learner("irleed", data, apart=apart, **settings) for apart in (False, True))
+    actions = check(data, small, arena, 1)
+    if not (isinstance(small, SoftQ) and isinstance(large, SoftQ) and isinstance(actions, int)):
+        raise TypeError("held-out likelihoods of choices alone")
+    with progress.shown(aside, "biases") as callback:
+        found = held_out({"small": small, "large": large}, data, actions, seed=seed, progress=callback)
+    chosen = max(found, key=lambda size: found[size])
+    by = ", ".join(f"{size} {likelihood:.4f}" for size, likelihood in found.items())
+    say(aside, f"biases: {chosen}, by the log likelihood of held-out actions: {by}")
+    return chosen == "large"
 
 
 def trained(

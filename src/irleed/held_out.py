@@ -1,0 +1,86 @@
+"""Which algorithm describes demonstrators best: by episodes that it has not learnt from."""
+
+import functools
+from collections.abc import Mapping
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from irleed._typing import Bool
+from irleed.algorithm import AbstractOffline
+from irleed.data.demonstrations import Demonstrations
+from irleed.data.transitions import Transitions, stack
+from irleed.errors import ConfigError, problem
+from irleed.fit_checks import too_large
+from irleed.run import Progress, train_all
+
+FOLDS, EVERY = 2, 5
+SCALES = np.exp(np.linspace(-3, 1, 41)).astype(np.float32)
+ROWS = 1024  # transitions looked at together
+
+
+def held_out(
+    algorithms: Mapping[str, AbstractOffline],
+    data: Demonstrations,
+    actions: int,
+    *,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> dict[str, float]:
+    """Mean log likelihood of the actions in held-out episodes, by algorithms for choices between so many actions.
+
+    Twice, every fifth episode of each demonstrator is held out, one at least of whoever has more than one. Likelihoods
+    are those at the best of some scales: who is too sure can still be right about what is likelier, and scale is not
+    what a policy is judged by.
+    """
+    if too_large(data, FOLDS):
+        got, expected = "more than memory should hold", "data that fit"
+        raise ConfigError(problem("held-out likelihood", got=got, expected=expected, remedy="choose without it"))
+    folds = [_held(data, fold) for fold in range(FOLDS)]
+    if not folds[0].any():
+        got, expected = "one episode of each demonstrator", "someone with two, one of which can be held out"
+        raise ConfigError(problem("held-out likelihood", got=got, expected=expected, remedy="choose without it"))
+    shown, others = (
+        stack([Transitions.at(data, np.flatnonzero(held[data.episode] == which)) for held in folds])
+        for which in (False, True)
+    )
+    keys, found = jax.random.split(jax.random.key(seed), FOLDS), {}
+    total = sum(algorithm.steps for algorithm in algorithms.values())
+    for name, algorithm in algorithms.items():
+        before = sum(algorithms[other].steps for other in found)
+        told = None if progress is None else functools.partial(_told, progress, before, total)
+        state, _ = train_all(algorithm, keys, shown, actions, data.demonstrators, told)
+        found[name] = float(np.mean(_likelihood(algorithm, state.parameters, others)))
+    return found
+
+
+def _held(data: Demonstrations, fold: int) -> Bool[np.ndarray, " E"]:
+    """Which episodes are held out."""
+    held = np.zeros(data.episodes, bool)
+    for person in range(data.demonstrators):
+        own = np.flatnonzero(data.owner == person)
+        if len(own) > 1:
+            held[own[fold :: min(EVERY, len(own))]] = True
+    return held
+
+
+def _told(progress: Progress, before: int, total: int, done: int, _: int, **figures: float) -> None:
+    progress(before + done, total, **figures)
+
+
+@jax.jit
+def _likelihood(algorithm, parameters, data):
+    """Of each fold, the mean over its transitions at the best scale."""
+
+    def fold(own, rows):
+        def one(row):
+            obs, who, action = row
+            log_policy = algorithm.view(own, obs, who).log_policy
+            return jax.nn.log_softmax(SCALES[:, None] * log_policy[None])[:, action]
+
+        found = jax.lax.map(one, (rows.obs, rows.demonstrator, rows.action), batch_size=ROWS)
+        there = jnp.arange(len(found)) < rows.size  # the rest fills up
+        return jnp.max(jnp.sum(jnp.where(there[:, None], found, 0.0), 0)) / rows.size
+
+    return jax.vmap(fold)(parameters, data)
