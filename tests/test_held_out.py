@@ -67,6 +67,11 @@ def test_everyone_is_held_out_and_learnt_from():
     assert module._held(few, 1).tolist() == [False, False, True, False, True, *[False] * 4, True]
 
 
+def test_an_algorithm_that_diverges_is_not_chosen():
+    found = held_out({"wild": SoftQ(hidden=(4,), steps=20, rate=1e30)}, demonstrations(differ=True), 2)
+    assert found == {"wild": -np.inf}
+
+
 def test_what_cannot_be_held_out_is_refused(monkeypatch):
     with pytest.raises(ConfigError, match="one episode of each demonstrator"):
         held_out(SIZES, demonstrations(differ=True, episodes=1), 2)

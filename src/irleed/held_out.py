@@ -32,7 +32,7 @@ def held_out(
 
     Twice, every fifth episode of each demonstrator is held out, one at least of whoever has more than one. Likelihoods
     are those at the best of some scales: who is too sure can still be right about what is likelier, and scale is not
-    what a policy is judged by.
+    what a policy is judged by. An algorithm that diverges makes nothing likely.
     """
     if too_large(data, FOLDS):
         got, expected = "more than memory should hold", "data that fit"
@@ -51,7 +51,7 @@ def held_out(
         before = sum(algorithms[other].steps for other in found)
         told = None if progress is None else functools.partial(_told, progress, before, total)
         state, _ = train_all(algorithm, keys, shown, actions, data.demonstrators, told)
-        found[name] = float(np.mean(_likelihood(algorithm, state.parameters, others)))
+        found[name] = float(np.nan_to_num(np.mean(_likelihood(algorithm, state.parameters, others)), nan=-np.inf))
     return found
 
 
