@@ -18,6 +18,7 @@ from irleed.run import Progress, train_all
 FOLDS, EVERY = 2, 5
 SCALES = np.exp(np.linspace(-3, 1, 41)).astype(np.float32)
 ROWS = 1024  # transitions looked at together
+REMEDY = "choose yourself, by --biases small or large"
 
 
 def held_out(
@@ -36,11 +37,11 @@ def held_out(
     """
     if too_large(data, FOLDS):
         got, expected = "more than memory should hold", "data that fit"
-        raise ConfigError(problem("held-out likelihood", got=got, expected=expected, remedy="choose without it"))
+        raise ConfigError(problem("held-out likelihood", got=got, expected=expected, remedy=REMEDY))
     folds = [_held(data, fold) for fold in range(FOLDS)]
     if not folds[0].any():
         got, expected = "one episode of each demonstrator", "someone with two, one of which can be held out"
-        raise ConfigError(problem("held-out likelihood", got=got, expected=expected, remedy="choose without it"))
+        raise ConfigError(problem("held-out likelihood", got=got, expected=expected, remedy=REMEDY))
     shown, others = (
         stack([Transitions.at(data, np.flatnonzero(held[data.episode] == which)) for held in folds])
         for which in (False, True)
