@@ -3,13 +3,15 @@
     python benchmarks/sac_ablation.py --out runs/ablation                       meant for a GPU
     python benchmarks/sac_ablation.py --out runs/ablation --only default iq     some of it
 
-Each row changes one thing about the default. All seeds of a row are one batch, on the same demonstrations. A run that
-was stopped goes on from its last checkpoint when the same command is given again. A figure is the mean over the last
-quarter of the evaluations, by likeliest actions, one episode each.
+The default's rates are constant; the other rows have rates that go down to nought, and change one thing about that.
+All seeds of a row are one batch, on the same demonstrations. A run that was stopped goes on from its last checkpoint
+when the same command is given again. A figure is the mean over the last quarter of the evaluations, by likeliest
+actions, one episode each.
 """
 
 import contextlib
 import dataclasses
+import functools
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,23 +29,24 @@ from irleed.iq.sac import Sac
 from irleed.store import keep, kept, plain
 from irleed.trials import learn_and_try
 
+COOLED = functools.partial(Sac, decay=True)
 ROWS = {
     "default": Sac(),
-    "iq": Sac.iq(),
-    "precision alone": Sac(learn_bias=False),
-    "sharpness 1": Sac(sharpness=1.0),
-    "sharpness 4": Sac(sharpness=4.0),
-    "objective initial": Sac(objective="initial"),
-    "objective mixture": Sac(objective="mixture"),
-    "objective mixture, penalty on what is shown": Sac(objective="mixture", penalise="shown"),
-    "unbounded values": Sac(bounded=False),
-    "ends worth nought": Sac(absorbing=False),
-    "one critic": Sac(critics=1),
-    "critics without layer norm": Sac(critic_activation="relu"),
-    "gradients clipped": Sac(clip=1.0),
-    "constant rates": Sac(decay=False),
-    "published rate of the actor": Sac(actor_rate=3e-5),
-    "own values": Sac(own_values=True),
+    "rates down to nought": COOLED(),
+    "iq": Sac.iq(decay=True),
+    "precision alone": COOLED(learn_bias=False),
+    "sharpness 1": COOLED(sharpness=1.0),
+    "sharpness 4": COOLED(sharpness=4.0),
+    "objective initial": COOLED(objective="initial"),
+    "objective mixture": COOLED(objective="mixture"),
+    "objective mixture, penalty on what is shown": COOLED(objective="mixture", penalise="shown"),
+    "unbounded values": COOLED(bounded=False),
+    "ends worth nought": COOLED(absorbing=False),
+    "one critic": COOLED(critics=1),
+    "critics without layer norm": COOLED(critic_activation="relu"),
+    "gradients clipped": COOLED(clip=1.0),
+    "published rate of the actor": COOLED(actor_rate=3e-5),
+    "own values": COOLED(own_values=True),
     "as published": Sac.paper(copies=8),
 }
 
