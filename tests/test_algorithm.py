@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from irleed.algorithm import cooling, init, train, update
+from irleed.algorithm import advance, cooling, init, train, update
 from irleed.baselines.bc import BehaviourCloning
 from irleed.baselines.ileed import Ileed
 from irleed.data.transitions import Transitions
@@ -86,6 +86,18 @@ def test_conformance(name, data):
     after = jax.eval_shape(lambda s: update(algorithm, keys[0], s, data)[0], start)
     assert jax.tree.map(lambda x: (x.shape, x.dtype), start) == jax.tree.map(lambda x: (x.shape, x.dtype), after)
     assert algorithm.log_precision(single.parameters, data).shape == (DEMONSTRATORS,)
+
+
+def test_what_is_drawn_ahead_is_what_single_steps_draw(data):
+    algorithm, key = ALGORITHMS["irleed"], jax.random.key(3)
+    state = init(algorithm, jax.random.key(0), data, ACTIONS, DEMONSTRATORS)
+    state, _ = jax.jit(lambda s: advance(algorithm, key, s, data, 4))(state)  # from the middle of a run
+    ahead, info = jax.jit(lambda s: advance(algorithm, key, s, data, 3))(state)
+    step = jax.jit(lambda s: update(algorithm, jax.random.fold_in(key, s.step), s, data))
+    for number in range(3):
+        state, own = step(state)
+        np.testing.assert_allclose(own.loss, info.loss[number], rtol=1e-5)
+    assert state.step == ahead.step == 7
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from irleed.cores import TOGETHER, Groups
+from irleed.cores import TOGETHER, Groups, each_run
 
 
 def some(runs: int):
@@ -34,6 +34,20 @@ def test_every_run_gets_its_own_answer():
     found = groups.join(groups.map(double, groups.split(given)))
     np.testing.assert_array_equal(found["sum"], given["values"].sum(1))
     np.testing.assert_allclose(found["drawn"], jax.vmap(jax.random.normal)(given["keys"]), rtol=1e-6)
+
+
+@pytest.mark.parametrize("runs", [1, 3])
+def test_a_single_run_has_no_axis_inside_and_one_outside(runs):
+    given, shapes = some(runs), []
+
+    def one(own):
+        shapes.append(own["values"].shape)
+        return own["keys"], {"sum": jnp.sum(own["values"])}
+
+    keys, found = each_run(one)(given)
+    assert shapes == [(2,)]
+    np.testing.assert_array_equal(found["sum"], given["values"].sum(1))
+    np.testing.assert_array_equal(jax.random.key_data(keys), jax.random.key_data(given["keys"]))
 
 
 def test_an_accelerator_takes_all_at_once(monkeypatch):

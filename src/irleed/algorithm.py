@@ -183,9 +183,10 @@ def train(
 def advance(
     algorithm: AbstractOffline, loop_key: Key, state: TrainState, data: Transitions, steps: int
 ) -> tuple[TrainState, TrainInfo]:
-    """So many steps more; a run cut into parts is the same run."""
+    """So many steps more, `update` again and again; a run cut into parts is the same run.
 
-    def one(state, _):
-        return update(algorithm, jax.random.fold_in(loop_key, state.step), state, data)
-
-    return jax.lax.scan(one, state, None, length=steps)
+    What each step learns from is drawn ahead, all steps at once: on a CPU, to draw is a sixth of a step otherwise.
+    """
+    numbers = state.step + jnp.arange(steps)
+    ahead = jax.vmap(lambda number: data.draw(jax.random.fold_in(loop_key, number), algorithm.batch))(numbers)
+    return jax.lax.scan(lambda state, own: update_on(algorithm, state, data.rows(*own)), state, ahead)

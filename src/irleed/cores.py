@@ -17,6 +17,21 @@ import numpy as np
 TOGETHER = 3  # runs in a group, at most: with three to five, networks of 64 and 64 units are fastest
 
 
+def each_run(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`jax.vmap(function)`; a single run is computed without its axis.
+
+    Networks of 256 units learn up to half as fast again on a CPU without it.
+    """
+
+    def every(*arguments: Any) -> Any:
+        if len(jax.tree.leaves(arguments)[0]) > 1:
+            return jax.vmap(function)(*arguments)
+        found = function(*jax.tree.map(lambda leaf: leaf[0], arguments))
+        return jax.tree.map(lambda leaf: leaf[None], found)
+
+    return every
+
+
 class Groups:
     """Runs 0 to `runs` - 1 in groups of one size, so that a program is compiled once.
 

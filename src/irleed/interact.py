@@ -15,6 +15,7 @@ import numpy as np
 
 from irleed._typing import Array, Int, Key, Shaped
 from irleed.algorithm import Actions, TrainInfo
+from irleed.cores import each_run
 from irleed.data.transitions import Transitions
 from irleed.envs.step import AbstractEnv, Transition
 from irleed.iq import agent as agents
@@ -169,7 +170,7 @@ def _acted(agent, loop_keys, state, obs, number):
     def one(key, *own):
         return agents.act(agent, round_keys(key, number)[0], *own)
 
-    return jax.vmap(one)(loop_keys, state, _by_run(len(loop_keys), obs))
+    return each_run(one)(loop_keys, state, _by_run(len(loop_keys), obs))
 
 
 _act = jax.jit(_acted)
@@ -180,7 +181,7 @@ def _update(agent, loop_keys, state, data, number):
     def one(key, *own):
         return agents.update(agent, round_keys(key, number)[2], *own)
 
-    return jax.vmap(one)(loop_keys, state, data)
+    return each_run(one)(loop_keys, state, data)
 
 
 @functools.partial(jax.jit, donate_argnums=2)  # the replay buffer is written to in place

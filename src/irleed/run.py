@@ -11,7 +11,7 @@ import numpy as np
 from irleed._typing import Array, Float, Key, Shaped
 from irleed.algorithm import AbstractOffline, Actions, TrainState, advance, init
 from irleed.checkpoint import Keeper
-from irleed.cores import Groups
+from irleed.cores import Groups, each_run
 from irleed.data.transitions import Transitions
 from irleed.envs.mdp import FiniteMDP
 from irleed.tabular.statistics import Statistics
@@ -164,7 +164,7 @@ def _advance_all(algorithm, loop_keys, state, data, steps):
     def one(key, state, own):
         return advance(algorithm, key, state, own, steps)
 
-    state, info = jax.vmap(one)(loop_keys, state, data)
+    state, info = each_run(one)(loop_keys, state, data)
     return state, jnp.mean(info.loss, -1)
 
 

@@ -92,8 +92,15 @@ class Transitions(eqx.Module):
 
     def sample(self, key: Key, count: int) -> Row:
         """So many rows, drawn with replacement."""
-        rows, starts = drawn(key, self.size, self.initial.shape[0], count)
-        columns = {name: jnp.asarray(getattr(self, name))[rows] for name in COLUMNS}
+        return self.rows(*self.draw(key, count))
+
+    def draw(self, key: Key, count: int) -> tuple[Int[Array, " B"], Int[Array, " B"]]:
+        """Numbers of so many rows, drawn with replacement, and of as many first observations."""
+        return drawn(key, self.size, self.initial.shape[0], count)
+
+    def rows(self, numbers: Int[Array, " B"], starts: Int[Array, " B"]) -> Row:
+        """The rows of these numbers, each with a first observation."""
+        columns = {name: jnp.asarray(getattr(self, name))[numbers] for name in COLUMNS}
         return Row(**columns, initial=jnp.asarray(self.initial)[starts])
 
 
