@@ -2,12 +2,13 @@
 
 import functools
 from collections.abc import Mapping
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from irleed._typing import Bool
+from irleed._typing import Bool, Float
 from irleed.algorithm import AbstractOffline
 from irleed.data.demonstrations import Demonstrations
 from irleed.data.transitions import Transitions, stack
@@ -38,22 +39,31 @@ def held_out(
     if too_large(data, FOLDS):
         got, expected = "more than memory should hold", "data that fit"
         raise ConfigError(problem("held-out likelihood", got=got, expected=expected, remedy=REMEDY))
-    folds = [_held(data, fold) for fold in range(FOLDS)]
-    if not folds[0].any():
+    if not _held(data, 0).any():
         got, expected = "one episode of each demonstrator", "someone with two, one of which can be held out"
         raise ConfigError(problem("held-out likelihood", got=got, expected=expected, remedy=REMEDY))
-    shown, others = (
-        stack([Transitions.at(data, np.flatnonzero(held[data.episode] == which)) for held in folds])
-        for which in (False, True)
-    )
+    shown, others = (stack(part) for part in folds(data))
     keys, found = jax.random.split(jax.random.key(seed), FOLDS), {}
     total = sum(algorithm.steps for algorithm in algorithms.values())
     for name, algorithm in algorithms.items():
         before = sum(algorithms[other].steps for other in found)
         told = None if progress is None else functools.partial(_told, progress, before, total)
         state, _ = train_all(algorithm, keys, shown, actions, data.demonstrators, told)
-        found[name] = float(np.nan_to_num(np.mean(_likelihood(algorithm, state.parameters, others)), nan=-np.inf))
+        found[name] = float(likelihood(algorithm, state.parameters, others)[0])
     return found
+
+
+def folds(data: Demonstrations, every: int = 1) -> tuple[list[Transitions], list[Transitions]]:
+    """What is learnt from, and what is held out, each time; of either every so manieth transition of an episode."""
+    held = [_held(data, fold) for fold in range(FOLDS)]
+    learnt = [Transitions.from_demonstrations(data, every, ~own) for own in held]
+    return learnt, [Transitions.from_demonstrations(data, every, own) for own in held]
+
+
+def likelihood(algorithm: AbstractOffline, parameters: Any, others: Transitions) -> Float[np.ndarray, " L"]:
+    """Mean log likelihood of what was held out of each data set, its folds next to each other; -inf if diverged."""
+    each = np.asarray(_likelihood(algorithm, parameters, others)).reshape(-1, FOLDS)
+    return np.nan_to_num(each.mean(1), nan=-np.inf)
 
 
 def _held(data: Demonstrations, fold: int) -> Bool[np.ndarray, " E"]:

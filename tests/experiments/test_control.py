@@ -88,6 +88,28 @@ def test_demonstrations_are_kept_as_they_were(config):
     assert len(names) == 12 and names[:4] == ("LL 0 0", "LL 0 1", "LL 0 2", "LL 1 0") and names[-1] == "HL 1 2"
 
 
+def test_the_likelier_of_two_methods_is_chosen_for_each_data_set(config, monkeypatch):
+    """By what was held out; and what was found is kept."""
+    config = dataclasses.replace(config, seeds=2, methods=("irleed_auto", "irleed", "irleed_apart"))
+    outcome, _ = sweep(config)
+    parts = config.out / "parts"
+    likely = [np.load(parts / f"cartpole-{name}-held_out.npz")["likelihood"] for name in ("irleed", "irleed_apart")]
+    assert np.isfinite(likely).all() and len(set(np.ravel(likely))) == 4
+    # As if the two had been equally right about another data set each.
+    for name, values in (("irleed", [-1.0, -2.0]), ("irleed_apart", [-2.0, -1.0])):
+        found = dict(np.load(parts / f"cartpole-{name}-held_out.npz"))
+        np.savez(parts / f"cartpole-{name}-held_out.npz", **(found | {"likelihood": np.array(values)}))
+    monkeypatch.setattr(control, "train_all", None)
+    chosen, _ = sweep(config)
+    small, large, auto = (chosen.lanes[name] for name in ("irleed", "irleed_apart", "irleed_auto"))
+    for field in ("greedy", "sampled", "log_precision", "diverged"):
+        expected = np.stack([getattr(small, field)[:, 0], getattr(large, field)[:, 1]], 1)
+        np.testing.assert_array_equal(getattr(auto, field), expected)
+    assert not np.array_equal(small.log_precision, large.log_precision)
+    assert chosen.seconds["irleed_auto"] > chosen.seconds["irleed"] + chosen.seconds["irleed_apart"]
+    assert outcome.lanes["irleed_auto"].greedy.shape == (1, 2)
+
+
 def test_what_a_part_depends_on(config):
     """Every setting of the method, those of what it is made of too; not how many processes there are."""
     task = TASKS["cartpole"]

@@ -3,17 +3,19 @@
 For each of four settings, low or high precision and low or high accuracy, and each seed: three demonstrators drawn from
 a trained critic play five episodes; every method learns from the same transitions; the last policy of each plays. All
 seeds and settings of a method are one batched program. What was shown and what a method found is written at once, so
-that a run that was stopped goes on. The tasks are in `control_data`, what a run amounts to in `control_results`.
+that a run that was stopped goes on. The tasks are in `control_data`, the methods in `control_methods`, what a run
+amounts to in `control_results`.
 """
 
 import contextlib
 import dataclasses
+import functools
 import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, cast, get_args
 
 import equinox as eqx
 import jax
@@ -22,44 +24,17 @@ import numpy as np
 from irleed._typing import Array, Float, Int, Key
 from irleed.algorithm import AbstractOffline
 from irleed.arena import AbstractArena, drawn, likeliest, make_arena
-from irleed.baselines.bc import BehaviourCloning
-from irleed.baselines.ileed import Ileed
-from irleed.baselines.sqil import Sqil
 from irleed.checkpoint import Keeper
-from irleed.data.transitions import Transitions
+from irleed.data.transitions import Transitions, stack
 from irleed.errors import ConfigError, problem
 from irleed.experiments.control_data import DEMONSTRATORS, TASKS, DataSets, Setting, Task, make_data
+from irleed.experiments.control_methods import CHOICES, METHODS, ORACLES, MethodName
+from irleed.held_out import folds, likelihood
 from irleed.iq.agent import AbstractAgent
-from irleed.iq.online import OnlineSoftQ
-from irleed.iq.soft_q import SoftQ
 from irleed.run import train_all
 from irleed.store import keep, kept
 
 TaskName = Literal["cartpole", "lunarlander"]
-MethodName = Literal[
-    "irleed", "iq", "irleed_apart", "irleed_survival", "iq_survival", "ileed", "bc", "bc_best",
-    "irleed_online", "iq_online", "irleed_survival_online", "iq_survival_online", "sqil",
-    "irleed_paper", "iq_paper",
-]  # fmt: skip
-EQUALS: dict[str, Any] = {"learn_precision": False, "learn_bias": False}  # what makes IQ-Learn of IRLEED
-METHODS: dict[str, AbstractOffline | AbstractAgent] = {
-    "irleed": SoftQ(),
-    "iq": SoftQ(**EQUALS),
-    "irleed_apart": SoftQ.apart(),
-    "irleed_survival": SoftQ.survival(),
-    "iq_survival": SoftQ.survival(**EQUALS),
-    "ileed": Ileed(),
-    "bc": BehaviourCloning(),
-    "bc_best": BehaviourCloning(),
-    "irleed_online": OnlineSoftQ(),
-    "iq_online": OnlineSoftQ(learner=dataclasses.replace(OnlineSoftQ().learner, **EQUALS)),
-    "irleed_survival_online": OnlineSoftQ.survival(),
-    "iq_survival_online": OnlineSoftQ.survival(**EQUALS),
-    "sqil": Sqil(),
-    "irleed_paper": SoftQ.paper(),
-    "iq_paper": SoftQ.paper(**EQUALS),
-}
-ORACLES = ("bc_best",)  # learn from the best third of the episodes by their true returns, which nobody else sees
 
 
 @dataclass(frozen=True)
@@ -74,9 +49,10 @@ class ControlConfig:
     """Data sets for each setting."""
     settings: tuple[Literal["LL", "LH", "HL", "HH"], ...] = ("LL", "LH", "HL", "HH")
     """Precision and accuracy, low or high."""
-    methods: tuple[MethodName, ...] = get_args(MethodName)[:-2]
+    methods: tuple[MethodName, ...] = get_args(MethodName)[:-3]
     """What to compare; bc_best is an oracle, which clones the best third of the episodes by their true returns.
-    irleed_apart has large biases, and its policy is what demonstrators have in common.
+    irleed_apart has large biases, and its policy is what demonstrators have in common; irleed_auto is irleed or
+    irleed_apart, whichever makes held-out episodes likelier, for each data set.
     Those with survival take an early end for a failure; irleed_paper and iq_paper have the published settings."""
     steps: int = 20_000
     """Updates of each offline method."""
@@ -192,18 +168,52 @@ def _part(
     config: ControlConfig, key: Key, task: Task, arena: AbstractArena, name: str, data: DataSets
 ) -> tuple[Lanes, float]:
     """One method on one task, from the folder or anew; and the seconds it took."""
-    file, fingerprint = config.out / "parts" / f"{task.name}-{name}.npz", config.fingerprint(task, name)
-    arrays = kept(file, fingerprint)
-    if arrays is None:
-        began, own = time.perf_counter(), data.best if name in ORACLES else data.transitions
-        with Keeper(file.with_suffix(""), repr(sorted(fingerprint.items()))) as keeper:
-            # The same key for every method: what starts alike, starts alike.
-            lanes = learn(key, arena, config.method(name), own, config.episodes, keeper)
-            arrays = {**vars(lanes), "seconds": np.asarray(keeper.earlier + time.perf_counter() - began)}
-            keep(file, fingerprint, arrays)
-            keeper.clear()
+    if name in CHOICES:
+        return _choice(config, key, task, arena, name, data)
+    own = data.best if name in ORACLES else data.transitions
+
+    def work(keeper: Keeper) -> dict[str, Any]:
+        # The same key for every method: what starts alike, starts alike.
+        return vars(learn(key, arena, config.method(name), own, config.episodes, keeper))
+
+    arrays = _worked(config, task, name, "", work)
     lanes = Lanes(**{field: _by_setting(config, task, arrays[field]) for field in Lanes.__dataclass_fields__})
     return lanes, float(arrays["seconds"])
+
+
+def _choice(
+    config: ControlConfig, key: Key, task: Task, arena: AbstractArena, name: str, data: DataSets
+) -> tuple[Lanes, float]:
+    """Of some methods, for each data set, the one that makes held-out episodes likeliest; the seconds of all of it."""
+    tried = [_part(config, key, task, arena, other, data) for other in CHOICES[name]]
+    parts = [folds(own, config.every) for own in data.own]
+    shown, others = (stack([fold for part in parts for fold in part[which]]) for which in (0, 1))
+    keys = jax.random.split(key, len(shown.size))
+
+    def judged(other: str, keeper: Keeper) -> dict[str, Any]:
+        method = cast(AbstractOffline, config.method(other))
+        state, _ = train_all(method, keys, shown, arena.actions, DEMONSTRATORS, keeper=keeper)
+        return {"likelihood": likelihood(method, state.parameters, others)}
+
+    found = [_worked(config, task, other, "-held_out", functools.partial(judged, other)) for other in CHOICES[name]]
+    best = np.argmax([_by_setting(config, task, each["likelihood"]) for each in found], 0)
+    lanes = jax.tree.map(lambda *own: np.stack(own)[best, *np.indices(best.shape)], *(lanes for lanes, _ in tried))
+    return lanes, sum(seconds for _, seconds in tried) + sum(float(each["seconds"]) for each in found)
+
+
+def _worked(
+    config: ControlConfig, task: Task, name: str, suffix: str, work: Callable[[Keeper], dict[str, Any]]
+) -> dict[str, np.ndarray]:
+    """What some work on a method found, from the folder or anew, and the seconds it took."""
+    file, fingerprint = config.out / "parts" / f"{task.name}-{name}{suffix}.npz", config.fingerprint(task, name)
+    found = kept(file, fingerprint)
+    if found is None:
+        began = time.perf_counter()
+        with Keeper(file.with_suffix(""), repr(sorted(fingerprint.items()))) as keeper:
+            found = {**work(keeper), "seconds": np.asarray(keeper.earlier + time.perf_counter() - began)}
+            keep(file, fingerprint, found)
+            keeper.clear()
+    return found
 
 
 def _by_setting(config: ControlConfig, task: Task, values: Array) -> np.ndarray:

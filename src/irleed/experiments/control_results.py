@@ -13,7 +13,8 @@ from scipy.stats import trim_mean
 
 from irleed._typing import Array, Float
 from irleed.experiments import paper
-from irleed.experiments.control import ORACLES, ControlConfig, Outcome
+from irleed.experiments.control import ControlConfig, Outcome
+from irleed.experiments.control_methods import ORACLES
 from irleed.experiments.gridworld_results import rank_correlation
 from irleed.report import figures, style
 from irleed.store import write_json
@@ -23,6 +24,7 @@ NAMES = {
     "irleed": "IRLEED",
     "iq": "IQ-Learn",
     "irleed_apart": "IRLEED, apart",
+    "irleed_auto": "IRLEED, auto",
     "irleed_survival": "IRLEED, survival",
     "iq_survival": "IQ-Learn, survival",
     "ileed": "ILEED",
@@ -188,7 +190,7 @@ def _published() -> dict[str, dict[str, dict[str, float]]]:
     columns = {"best": "best_return", "mean": "mean", "irleed": "irleed_offline", "iq": "iq_offline"}
     columns |= {"ileed": "ileed_offline", "irleed_online": "irleed_online", "iq_online": "iq_online"}
     columns |= {name: columns[name.replace("_survival", "")] for name in NAMES if "_survival" in name}
-    columns["irleed_apart"] = columns["irleed"]
+    columns |= dict.fromkeys(("irleed_apart", "irleed_auto"), columns["irleed"])
     found: dict[str, dict[str, dict[str, float]]] = {}
     for row in paper.published("table1_control"):
         values = {ours: float(row[theirs]) for ours, theirs in columns.items()}
