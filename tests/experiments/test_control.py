@@ -95,7 +95,7 @@ def test_the_likelier_of_two_methods_is_chosen_for_each_data_set(config, monkeyp
     parts = config.out / "parts"
     likely = [np.load(parts / f"cartpole-{name}-held_out.npz")["likelihood"] for name in ("irleed", "irleed_apart")]
     assert np.isfinite(likely).all() and len(set(np.ravel(likely))) == 4
-    # As if the two had been equally right about another data set each.
+    # As if each had been the likelier about one of the two data sets.
     for name, values in (("irleed", [-1.0, -2.0]), ("irleed_apart", [-2.0, -1.0])):
         found = dict(np.load(parts / f"cartpole-{name}-held_out.npz"))
         np.savez(parts / f"cartpole-{name}-held_out.npz", **(found | {"likelihood": np.array(values)}))

@@ -34,5 +34,5 @@ METHODS: dict[str, AbstractOffline | AbstractAgent] = {
     "irleed_paper": SoftQ.paper(),
     "iq_paper": SoftQ.paper(**EQUALS),
 }
-CHOICES = {"irleed_auto": ("irleed", "irleed_apart")}  # of whose lanes those count that make more likely
+CHOICES = {"irleed_auto": ("irleed", "irleed_apart")}  # whichever makes held-out episodes likeliest
 ORACLES = ("bc_best",)  # learn from the best third of the episodes by their true returns, which nobody else sees

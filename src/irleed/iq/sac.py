@@ -108,7 +108,7 @@ class Sac(AbstractAgent):
         rates = {"rate": 3e-4, "actor_rate": 3e-5, "precision_rate": 1e-7, "bias_rate": 3e-6}
         bias = {"bias_scale": 0.01, "bias_penalty": 0.01, "own_values": True}
         plain = {"critics": 1, "critic_activation": "relu", "bounded": False, "absorbing": False, "clip": None}
-        pace = {"copies": 1, "updates": 1}
+        pace = {"copies": 1, "updates": 1, "decay": False}
         return cls(**{"objective": "initial", "penalty": 1.0, **plain, **pace, **rates, **bias, **settings})
 
     def parameters(self, key: Key, inputs: Inputs, actions: Bounds, demonstrators: int) -> Parameters:
