@@ -24,8 +24,8 @@ from irleed.data import Demonstrations, Reading
 from irleed.data.transitions import Transitions, stack
 from irleed.envs.cartpole import CartPole
 from irleed.envs.gridworld import paper_gridworld
-from irleed.experiments.control import learn
 from irleed.experiments.control_data import DEMONSTRATORS, TASKS, play_data
+from irleed.experiments.control_lanes import learn
 from irleed.experiments.hopper_data import ENV_ID, POLICIES, demonstrate
 from irleed.expertise import Expertise
 from irleed.fit import fit

@@ -197,21 +197,26 @@ def test_survival_avoids_the_ends_that_half_of_the_demonstrations_choose():
 
 @pytest.mark.parametrize("name", ["irleed", "irleed, low rank"])
 def test_what_biases_have_in_common_is_no_bias(name, data):
-    """The shared policy is everyone's on average, at precision 1; and how each is off averages out."""
+    """The shared policy is everyone's on average, the surer the more, at precision 1; how each is off averages out."""
     algorithm = dataclasses.replace(ALGORITHMS[name], centred=True, bias_scale=0.7, temperature=0.5)
     parameters, obs = run(algorithm, jax.random.key(0), data)[0].parameters, data.obs[0]
-    parameters = eqx.tree_at(lambda p: p.bias, parameters, jax.tree.map(lambda leaf: leaf + 0.1, parameters.bias))
+    moved = jax.tree.map(lambda leaf: leaf + 0.1, parameters.bias), jnp.array([0.3, -1.1, 0.5])
+    parameters = eqx.tree_at(lambda p: (p.bias, p.log_precision), parameters, moved)
     who = jnp.arange(DEMONSTRATORS)
     logits, _ = algorithm.logits(parameters, jnp.tile(obs, (DEMONSTRATORS, 1)), who)
     values = np.asarray(logits) * np.exp(-gauge(parameters.log_precision))[:, None]
-    np.testing.assert_allclose(algorithm.policy(parameters).logits(obs), values.mean(0), rtol=1e-4)
+    pooled = logits.mean(0) / np.exp(gauge(parameters.log_precision)).mean()  # everyone's mean, but for its scale
+    np.testing.assert_allclose(algorithm.policy(parameters).logits(obs), pooled, rtol=1e-4)
     views = [algorithm.view(parameters, obs, jnp.asarray(one)) for one in who]
     centred = 0.5 * (values - values.mean(1, keepdims=True))  # in units of Q, for which T is a half
-    np.testing.assert_allclose([view.shared for view in views], [centred.mean(0)] * DEMONSTRATORS, atol=1e-5)
-    np.testing.assert_allclose([view.bias for view in views], centred - centred.mean(0), atol=1e-5)
+    shared = np.exp(parameters.log_precision) @ centred / np.exp(parameters.log_precision).sum()
+    np.testing.assert_allclose([view.shared for view in views], [shared] * DEMONSTRATORS, atol=1e-5)
+    np.testing.assert_allclose([view.bias for view in views], centred - shared, atol=1e-5)
     assert np.abs([view.bias for view in views]).max() > 1e-3
     plain = dataclasses.replace(algorithm, centred=False)
     np.testing.assert_array_equal(plain.policy(parameters).logits(obs), parameters.q(obs) / 0.5)
+    equal = dataclasses.replace(algorithm, learn_precision=False)
+    np.testing.assert_allclose(equal.policy(parameters).logits(obs), values.mean(0), rtol=1e-4)
 
 
 def test_relabelled_demonstrators_permute_the_answer(data):

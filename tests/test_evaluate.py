@@ -11,7 +11,7 @@ from irleed.envs.probe import delay
 from irleed.evaluate import play, returns
 from irleed.iq.networks import Mlp
 from irleed.policy import SoftmaxPolicy
-from irleed.simulate_critic import CriticDemonstrator, draw_demonstrators, to_demonstrations
+from irleed.simulate_critic import BiasKind, CriticDemonstrator, draw_demonstrators, to_demonstrations
 
 
 def linear(weights: list[list[float]]) -> Mlp:
@@ -83,3 +83,12 @@ def test_demonstrators_are_drawn_each_on_their_own():
     assert 0 <= np.min(people.precision) and 3.9 < np.max(people.precision) <= 4
     np.testing.assert_allclose(np.mean(people.precision), 2.0, atol=0.3)
     assert len(np.unique(people.bias.weights[0][:, 0, 0])) == 200
+
+
+def test_biases_are_networks_of_the_kind_asked_for():
+    kind = BiasKind((16, 8), "elu")
+    people = draw_demonstrators(jax.random.key(0), BALANCE, 4.0, 30.0, 3, kind)
+    assert [weight.shape[-1] for weight in people.bias.weights] == [16, 8, 2] and people.bias.activation == "elu"
+    usual = draw_demonstrators(jax.random.key(0), BALANCE, 4.0, 30.0, 3)
+    assert usual.bias.weights[0].shape[-1] == 128 and usual.bias.activation == "relu"
+    np.testing.assert_array_equal(usual.precision, people.precision)

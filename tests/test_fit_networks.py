@@ -226,6 +226,7 @@ def test_a_thousand_demonstrators_share_a_trunk():
     assert suitable(3, iq=True) == SoftQ.iq()
     assert suitable(3, survival=True) == SoftQ.survival() and suitable(3, apart=True) == SoftQ.apart()
     assert suitable(3, online=True, survival=True) == OnlineSoftQ.survival()
+    assert suitable(3, online=True, apart=True) == OnlineSoftQ.apart()
     small = dataclasses.replace(algorithm, **SMALL)
     parameters = small.parameters(jax.random.key(0), Transitions.from_demonstrations(data).inputs, 2, 1000)
     assert isinstance(parameters.bias, LowRank)

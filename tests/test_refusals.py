@@ -231,7 +231,10 @@ def test_words_that_no_command_knows(tmp_path, capsys):
         assert ended.value.code == 2 and "Traceback" not in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("name", ["--seeds", "--steps", "--online-steps", "--every", "--episodes", "--workers"])
+@pytest.mark.parametrize(
+    "name",
+    ["--seeds", "--steps", "--members", "--online-steps", "--demonstrations", "--every", "--episodes", "--workers"],
+)
 def test_control_experiments_that_cannot_be_run(tmp_path, capsys, name):
     assert name in refusal(capsys, tmp_path, "experiment", "control", name, 0, "--out", tmp_path / "run")
 

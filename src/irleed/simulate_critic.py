@@ -12,9 +12,17 @@ import numpy as np
 from irleed._typing import Array, Float, Int, Key, Scalar
 from irleed.data.demonstrations import Demonstrations, Episode
 from irleed.evaluate import Played
-from irleed.iq.networks import Mlp
+from irleed.iq.networks import Activation, Mlp
 
-BIAS_HIDDEN = (128, 128)
+
+class BiasKind(eqx.Module):
+    """What networks biases are: sizes of the hidden layers, and what is between them."""
+
+    hidden: tuple[int, ...] = eqx.field(static=True, default=(128, 128))
+    activation: Activation = eqx.field(static=True, default="relu")
+
+
+USUAL = BiasKind()
 
 
 class CriticDemonstrator(eqx.Module):
@@ -26,11 +34,13 @@ class CriticDemonstrator(eqx.Module):
     bias_scale: Float[Array, ""]
 
     @classmethod
-    def draw(cls, key: Key, critic: Mlp, max_precision: Scalar, bias_scale: Scalar) -> "CriticDemonstrator":
+    def draw(
+        cls, key: Key, critic: Mlp, max_precision: Scalar, bias_scale: Scalar, kind: BiasKind = USUAL
+    ) -> "CriticDemonstrator":
         r"""$\beta \sim U(0, \texttt{max\_precision})$, and a fresh bias network."""
         precision_key, bias_key = jax.random.split(key)
         precision = jax.random.uniform(precision_key, (), jnp.float32) * max_precision
-        bias = Mlp.init(bias_key, critic.inputs, (*BIAS_HIDDEN, critic.weights[-1].shape[-1]), "relu")
+        bias = Mlp.init(bias_key, critic.inputs, (*kind.hidden, critic.weights[-1].shape[-1]), kind.activation)
         return cls(critic, bias, jnp.asarray(precision, jnp.float32), jnp.asarray(bias_scale, jnp.float32))
 
     def act(self, key: Key, observation: Float[Array, "..."]) -> Int[Array, ""]:
@@ -42,10 +52,15 @@ class CriticDemonstrator(eqx.Module):
 
 
 def draw_demonstrators(
-    key: Key, critic: Mlp, max_precision: Scalar, bias_scale: Scalar, demonstrators: int
+    key: Key,
+    critic: Mlp,
+    max_precision: Scalar,
+    bias_scale: Scalar,
+    demonstrators: int,
+    kind: BiasKind = USUAL,
 ) -> CriticDemonstrator:
     """So many, along a leading axis D."""
-    draw = jax.vmap(lambda own: CriticDemonstrator.draw(own, critic, max_precision, bias_scale))
+    draw = jax.vmap(lambda own: CriticDemonstrator.draw(own, critic, max_precision, bias_scale, kind))
     return draw(jax.random.split(key, demonstrators))
 
 

@@ -5,15 +5,23 @@ import dataclasses
 import json
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from irleed.arena import make_arena
+from irleed.arena import DeviceArena, likeliest, make_arena
 from irleed.data import load
 from irleed.data.demonstrations import Demonstrations, Episode
+from irleed.data.transitions import Transitions, stack
+from irleed.envs.cartpole import CartPole
 from irleed.errors import ConfigError
 from irleed.experiments import control, control_data, control_results
 from irleed.experiments.control_data import TASKS, best_third
+from irleed.experiments.control_lanes import learn
+from irleed.iq.networks import Blend
+from irleed.iq.soft_q import SoftQ
+from irleed.policy import SoftmaxPolicy
+from irleed.run import train_all
 
 pytestmark = [pytest.mark.optax, pytest.mark.usefixtures("compiled_quickly")]
 
@@ -119,6 +127,36 @@ def test_what_a_part_depends_on(config):
     assert dataclasses.replace(config, workers=7).fingerprint(task, "irleed_online") == base
     for change in ({"seed": 1}, {"seeds": 2}, {"every": 2}, {"episodes": 3}, {"settings": ("HL",)}, {"quick": True}):
         assert dataclasses.replace(config, **change).fingerprint(task, "irleed_online") != base
+    more = dataclasses.replace(config, members=2, demonstrations=7)
+    assert more.fingerprint(task, "irleed_online") == base, "members are of what learns offline"
+    assert more.fingerprint(task, "irleed")["members"] == 2
+    (asked,) = more.chosen_tasks
+    assert asked == dataclasses.replace(task, episodes=7) and more.fingerprint(asked, "irleed_online") != base
+    lander = TASKS["lunarlander"]
+    plainer = dataclasses.replace(lander, bias=task.bias)
+    assert config.fingerprint(lander, "iq") != config.fingerprint(plainer, "iq"), "what biases are, too"
+
+
+def test_members_act_by_the_mean_of_their_log_probabilities():
+    """Those that learnt from one data set, and no other; and their precisions are averaged."""
+    task, arena, method = TASKS["cartpole"], DeviceArena(CartPole()), SoftQ(hidden=(8,), steps=30, rate=3e-2)
+    task = dataclasses.replace(task, episodes=2)
+    shown, _ = control_data.play_data(jax.random.key(0), task, arena, task.settings[:1], 2)
+    assert [own.episodes for own in shown] == [6, 6]
+    data, key = stack([Transitions.from_demonstrations(own) for own in shown]), jax.random.key(1)
+    found = learn(key, arena, method, data, 5, members=3)
+    train_key, greedy_key, _ = jax.random.split(key, 3)
+    own = jax.tree.map(lambda leaf: np.repeat(leaf, 3, 0), data)
+    state, _ = train_all(method, jax.random.split(train_key, 6), own, 2, 3)
+
+    networks = jax.tree.map(lambda leaf: leaf.reshape(2, 3, *leaf.shape[1:]), state.parameters.q)
+    mixed = SoftmaxPolicy(Blend(networks, jnp.full((2, 3), 1 / 3)), jnp.ones(2))
+    expected = arena.returns(greedy_key, mixed, likeliest, 5).mean(1)
+    np.testing.assert_allclose(found.greedy, expected)
+    assert np.ptp(arena.returns(greedy_key, jax.vmap(method.policy)(state.parameters), likeliest, 5).mean(1)) > 0
+    precision = np.asarray(jax.vmap(method.log_precision)(state.parameters, own)).reshape(2, 3, 3)
+    np.testing.assert_allclose(found.log_precision, precision.mean(1), rtol=1e-6)
+    assert found.diverged.tolist() == [-1, -1]
 
 
 def test_the_best_third_is_that_of_the_returns():

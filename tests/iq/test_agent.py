@@ -29,6 +29,7 @@ SOFT_Q = {**HIDDEN, "rate": 1e-3, "precision_rate": 1e-3, "bias_rate": 1e-3, "pe
 SMALL = {"steps": 30, "batch": 8, "capacity": 20, "warm": 10}
 AGENTS = {
     "irleed": OnlineSoftQ(learner=SoftQ(**SOFT_Q), **SMALL),
+    "apart": OnlineSoftQ(learner=SoftQ.apart(**SOFT_Q), **SMALL),
     "iq": OnlineSoftQ(learner=SoftQ.iq(**SOFT_Q), **SMALL),
     "sqil": Sqil(**HIDDEN, **SMALL),
     "critic": SoftCritic(**HIDDEN, **SMALL),

@@ -1,10 +1,10 @@
 """The paper's second experiment: CartPole and LunarLander with three demonstrators of uneven quality (Table 1).
 
 For each of four settings, low or high precision and low or high accuracy, and each seed: three demonstrators drawn from
-a trained critic play five episodes; every method learns from the same transitions; the last policy of each plays. All
+a trained critic play some episodes; every method learns from the same transitions; the last policy of each plays. All
 seeds and settings of a method are one batched program. What was shown and what a method found is written at once, so
-that a run that was stopped goes on. The tasks are in `control_data`, the methods in `control_methods`, what a run
-amounts to in `control_results`.
+that a run that was stopped goes on. The tasks are in `control_data`, the methods in `control_methods`, what one of them
+does in `control_lanes`, what a run amounts to in `control_results`.
 """
 
 import contextlib
@@ -21,13 +21,14 @@ import equinox as eqx
 import jax
 import numpy as np
 
-from irleed._typing import Array, Float, Int, Key
+from irleed._typing import Array, Float, Key
 from irleed.algorithm import AbstractOffline
-from irleed.arena import AbstractArena, drawn, likeliest, make_arena
+from irleed.arena import AbstractArena, make_arena
 from irleed.checkpoint import Keeper
-from irleed.data.transitions import Transitions, stack
+from irleed.data.transitions import stack
 from irleed.errors import ConfigError, problem
 from irleed.experiments.control_data import DEMONSTRATORS, TASKS, DataSets, Setting, Task, make_data
+from irleed.experiments.control_lanes import Lanes, learn
 from irleed.experiments.control_methods import CHOICES, METHODS, ORACLES, MethodName
 from irleed.held_out import folds, likelihood
 from irleed.iq.agent import AbstractAgent
@@ -49,15 +50,19 @@ class ControlConfig:
     """Data sets for each setting."""
     settings: tuple[Literal["LL", "LH", "HL", "HH"], ...] = ("LL", "LH", "HL", "HH")
     """Precision and accuracy, low or high."""
-    methods: tuple[MethodName, ...] = get_args(MethodName)[:-3]
+    methods: tuple[MethodName, ...] = get_args(MethodName)[:-4]
     """What to compare; bc_best is an oracle, which clones the best third of the episodes by their true returns.
-    irleed_apart has large biases, and its policy is what demonstrators have in common; irleed_auto is irleed or
-    irleed_apart, whichever makes held-out episodes likelier, for each data set.
+    irleed_apart has large biases, and its policy is everyone's together; irleed_auto is irleed or irleed_apart,
+    whichever makes held-out episodes likelier, for each data set.
     Those with survival take an early end for a failure; irleed_paper and iq_paper have the published settings."""
     steps: int = 20_000
     """Updates of each offline method."""
+    members: int = 1
+    """Runs of each offline method on each data set: the mean of their log probabilities plays."""
     online_steps: int = 50_000
     """Steps in the environment, and updates, of each online method."""
+    demonstrations: int | None = None
+    """Episodes of each demonstrator; by default 5 on CartPole and 10 on LunarLander."""
     every: int = 1
     """Keep every so manieth transition of an episode; the paper kept every twentieth (CartPole) or fifth."""
     episodes: int = 20
@@ -72,7 +77,9 @@ class ControlConfig:
     @property
     def chosen_tasks(self) -> tuple[Task, ...]:
         """The tasks to run."""
-        return tuple(TASKS[name] for name in dict.fromkeys(("cartpole",) if self.quick else self.tasks))
+        tasks = [TASKS[name] for name in dict.fromkeys(("cartpole",) if self.quick else self.tasks)]
+        asked = {} if self.demonstrations is None else {"episodes": self.demonstrations}
+        return tuple(dataclasses.replace(task, **asked) for task in tasks)
 
     @property
     def runs(self) -> int:
@@ -89,14 +96,19 @@ class ControlConfig:
         steps = self.online_steps if isinstance(found, AbstractAgent) else self.steps
         return dataclasses.replace(found, steps=2_000 if self.quick else steps)
 
+    def members_of(self, name: str) -> int:
+        """How many runs of a method there are on each data set."""
+        return self.members if isinstance(METHODS[name], AbstractOffline) else 1
+
     def demonstrators(self, task: Task) -> dict[str, object]:
         """What the demonstrations depend on."""
         settings = {s.name: f"{s.max_precision} {s.bias_scale}" for s in self.chosen(task)}
-        return {"critic": task.critic, "runs": self.runs, "seed": self.seed, **settings}
+        plain = {"critic": task.critic, "demonstrations": task.episodes, "biases": " ".join(_plain(task.bias).values())}
+        return {**plain, "runs": self.runs, "seed": self.seed, **settings}
 
     def fingerprint(self, task: Task, name: str) -> dict[str, object]:
         """What a part of the results depends on."""
-        plain = {"every": self.every, "episodes": self.episodes}
+        plain = {"every": self.every, "episodes": self.episodes, "members": self.members_of(name)}
         return {**self.demonstrators(task), **plain, **_plain(self.method(name))}
 
 
@@ -107,15 +119,6 @@ def _plain(method: eqx.Module) -> dict[str, str]:
         value = getattr(method, field.name)
         flat.update(_plain(value) if isinstance(value, eqx.Module) else {field.name: str(value)})
     return flat
-
-
-class Lanes(eqx.Module):
-    """What one method got out of the data sets; leading axes settings and seeds."""
-
-    greedy: Float[Array, "*lanes"]  # mean return of the likeliest actions
-    sampled: Float[Array, "*lanes"]  # and of drawn ones
-    log_precision: Float[Array, "*lanes D"]
-    diverged: Int[Array, "*lanes"]  # step at which the loss was no number; -1: none
 
 
 @dataclass(frozen=True)
@@ -130,12 +133,11 @@ class Outcome:
 
 def check(config: ControlConfig) -> None:
     """Refuse settings that cannot be run, before any work or any file depends on them."""
-    for name in ("seeds", "steps", "online_steps", "every", "episodes", "workers"):
-        if getattr(config, name) < 1:
-            flag = name.replace("_", "-")
-            raise ConfigError(
-                problem(f"--{flag}", got=getattr(config, name), expected="1 or more", remedy="choose a larger number")
-            )
+    for name in ("seeds", "steps", "members", "online_steps", "demonstrations", "every", "episodes", "workers"):
+        value = getattr(config, name)
+        if value is not None and value < 1:
+            flag, remedy = name.replace("_", "-"), "choose a larger number"
+            raise ConfigError(problem(f"--{flag}", got=value, expected="1 or more", remedy=remedy))
     late = max(method.warm for method in METHODS.values() if isinstance(method, AbstractAgent))
     if config.online_steps <= late:
         expected = f"more than {late}: the first ones only fill the memory"
@@ -174,7 +176,8 @@ def _part(
 
     def work(keeper: Keeper) -> dict[str, Any]:
         # The same key for every method: what starts alike, starts alike.
-        return vars(learn(key, arena, config.method(name), own, config.episodes, keeper))
+        method, members = config.method(name), config.members_of(name)
+        return vars(learn(key, arena, method, own, config.episodes, keeper, members))
 
     arrays = _worked(config, task, name, "", work)
     lanes = Lanes(**{field: _by_setting(config, task, arrays[field]) for field in Lanes.__dataclass_fields__})
@@ -218,27 +221,3 @@ def _worked(
 
 def _by_setting(config: ControlConfig, task: Task, values: Array) -> np.ndarray:
     return np.asarray(values).reshape(len(config.chosen(task)), config.runs, *values.shape[1:])
-
-
-def learn(
-    key: Key,
-    arena: AbstractArena,
-    method: AbstractOffline | AbstractAgent,
-    data: Transitions,
-    episodes: int = 20,
-    keeper: Keeper | None = None,
-) -> Lanes:
-    """Train on every data set of a stack, from where the keeper has them, and let the last policies play."""
-    train_key, greedy_key, sampled_key = jax.random.split(key, 3)
-    keys = jax.random.split(train_key, data.size.shape[0])
-    if isinstance(method, AbstractAgent):
-        state = arena.learn(method, keys, data, DEMONSTRATORS, keeper=keeper).learner
-    else:
-        state, _ = train_all(method, keys, data, arena.actions, DEMONSTRATORS, keeper=keeper)
-    policies = jax.vmap(method.policy)(state.parameters)
-    return Lanes(
-        greedy=arena.returns(greedy_key, policies, likeliest, episodes).mean(1),
-        sampled=arena.returns(sampled_key, policies, drawn, episodes).mean(1),
-        log_precision=np.asarray(jax.vmap(method.log_precision)(state.parameters, data)),
-        diverged=np.asarray(state.diverged),
-    )

@@ -14,7 +14,7 @@ from irleed.iq.soft_q import SoftQ
 MethodName = Literal[
     "irleed", "iq", "irleed_apart", "irleed_survival", "iq_survival", "ileed", "bc", "bc_best",
     "irleed_online", "iq_online", "irleed_survival_online", "iq_survival_online", "sqil",
-    "irleed_auto", "irleed_paper", "iq_paper",
+    "irleed_auto", "irleed_apart_online", "irleed_paper", "iq_paper",
 ]  # fmt: skip
 EQUALS: dict[str, Any] = {"learn_precision": False, "learn_bias": False}  # what makes IQ-Learn of IRLEED
 METHODS: dict[str, AbstractOffline | AbstractAgent] = {
@@ -27,6 +27,7 @@ METHODS: dict[str, AbstractOffline | AbstractAgent] = {
     "bc": BehaviourCloning(),
     "bc_best": BehaviourCloning(),
     "irleed_online": OnlineSoftQ(),
+    "irleed_apart_online": OnlineSoftQ.apart(),
     "iq_online": OnlineSoftQ(learner=dataclasses.replace(OnlineSoftQ().learner, **EQUALS)),
     "irleed_survival_online": OnlineSoftQ.survival(),
     "iq_survival_online": OnlineSoftQ.survival(**EQUALS),

@@ -31,6 +31,7 @@ NAMES = {
     "bc": "cloning",
     "bc_best": "cloning of the best third",
     "irleed_online": "IRLEED online",
+    "irleed_apart_online": "IRLEED online, apart",
     "iq_online": "IQ-Learn online",
     "irleed_survival_online": "IRLEED online, survival",
     "iq_survival_online": "IQ-Learn online, survival",
@@ -38,7 +39,7 @@ NAMES = {
     "irleed_paper": "IRLEED as published",
     "iq_paper": "IQ-Learn as published",
 }
-ONLINE = ("irleed_online", "iq_online", "irleed_survival_online", "iq_survival_online", "sqil")
+ONLINE = (*(name for name in NAMES if name.endswith("_online")), "sqil")
 
 
 def write(config: ControlConfig, outcomes: list[Outcome]) -> dict[str, object]:
@@ -189,8 +190,9 @@ def diverged(outcomes: list[Outcome]) -> list[str]:
 def _published() -> dict[str, dict[str, dict[str, float]]]:
     columns = {"best": "best_return", "mean": "mean", "irleed": "irleed_offline", "iq": "iq_offline"}
     columns |= {"ileed": "ileed_offline", "irleed_online": "irleed_online", "iq_online": "iq_online"}
-    columns |= {name: columns[name.replace("_survival", "")] for name in NAMES if "_survival" in name}
-    columns |= dict.fromkeys(("irleed_apart", "irleed_auto"), columns["irleed"])
+    for kind in ("_survival", "_apart"):
+        columns |= {name: columns[name.replace(kind, "")] for name in NAMES if kind in name}
+    columns |= {"irleed_auto": "irleed_offline"}
     found: dict[str, dict[str, dict[str, float]]] = {}
     for row in paper.published("table1_control"):
         values = {ours: float(row[theirs]) for ours, theirs in columns.items()}

@@ -86,8 +86,8 @@ class AbstractBias(eqx.Module):
         """The bias of one demonstrator in each situation of a batch."""
 
     @abc.abstractmethod
-    def mean(self) -> Blend:
-        """What the biases of all demonstrators are on average."""
+    def mean(self, weights: Float[Array, " D"]) -> Blend:
+        """What the biases of all demonstrators are on average, by weights that sum to 1."""
 
 
 class Independent(AbstractBias):
@@ -109,10 +109,9 @@ class Independent(AbstractBias):
         # A sum rather than an index, whose gradient is a scatter: that would be slow.
         return jnp.sum(jax.nn.one_hot(demonstrator, len(every), axis=0)[:, :, None] * every, 0)
 
-    def mean(self) -> Blend:
+    def mean(self, weights: Float[Array, " D"]) -> Blend:
         """See `AbstractBias`."""
-        count = len(self.network.offsets[-1])
-        return Blend(self.network, jnp.full(count, 1 / count, jnp.float32))
+        return Blend(self.network, weights)
 
 
 class LowRank(AbstractBias):
@@ -139,9 +138,9 @@ class LowRank(AbstractBias):
         """See `AbstractBias`."""
         return jax.vmap(lambda own, head: self.trunk(own) @ head)(observation, self.heads[demonstrator])
 
-    def mean(self) -> Blend:
+    def mean(self, weights: Float[Array, " D"]) -> Blend:
         """See `AbstractBias`: the trunk's last layer and the mean of the heads are one layer."""
-        head = jnp.mean(self.heads, 0)
+        head = jnp.tensordot(weights, self.heads, 1)
         last = (self.trunk.weights[-1] @ head, self.trunk.offsets[-1] @ head)
         network = eqx.tree_at(lambda n: (n.weights[-1], n.offsets[-1]), self.trunk, last)
         return Blend(jax.tree.map(lambda leaf: leaf[None], network), jnp.ones(1, jnp.float32))

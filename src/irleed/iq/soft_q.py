@@ -154,10 +154,14 @@ class SoftQ(AbstractOffline):
         return SoftmaxPolicy(self.shared(parameters), jnp.asarray(1 / self.temperature, jnp.float32))
 
     def shared(self, parameters: Parameters) -> Mlp | Blend:
-        r"""$Q$, or if biases are `centred`, $Q + \alpha\,\mathrm{mean}_i\,\epsilon_i$."""
+        r"""$Q$, or if biases are `centred`, $\sum_i \beta_i (Q + \alpha\epsilon_i) / \sum_i \beta_i$.
+
+        The latter is the mean of everyone's log probabilities, but for its scale: who is surer has more of a say.
+        """
         if not (self.learn_bias and self.centred):
             return parameters.q
-        return parameters.bias.mean().added_to(parameters.q, self.bias_scale)
+        say = jax.nn.softmax(self.learn_precision * parameters.log_precision)
+        return parameters.bias.mean(say).added_to(parameters.q, self.bias_scale)
 
     def log_precision(self, parameters: Parameters, data: Transitions) -> Float[Array, " D"]:
         """See `AbstractAlgorithm.log_precision`."""
