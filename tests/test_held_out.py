@@ -1,5 +1,7 @@
 """Which algorithm describes demonstrators better, by what it did not learn from."""
 
+import importlib
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -16,6 +18,7 @@ from irleed.iq.soft_q import SoftQ
 
 pytestmark = [pytest.mark.optax, pytest.mark.usefixtures("compiled_quickly")]
 
+fit_module = importlib.import_module("irleed.fit_networks")  # whose name in irleed is the function's
 SHORT = {"hidden": (32, 32), "steps": 1000, "rate": 3e-3}
 SIZES = {"small": SoftQ(**SHORT), "large": SoftQ.apart(**SHORT, bias_rate=3e-3)}
 
@@ -80,10 +83,34 @@ def test_what_cannot_be_held_out_is_refused(monkeypatch):
         held_out(SIZES, demonstrations(differ=True), 2)
 
 
-def test_the_command_says_what_it_chose(tmp_path, capsys):
+def test_the_command_says_what_it_chose_and_chooses_once(tmp_path, capsys, monkeypatch):
     save(demonstrations(differ=True), tmp_path / "data.npz")
-    where = [str(tmp_path / "data.npz"), "--out", str(tmp_path / "run")]
-    main(["fit", *where, "--biases", "auto", "--steps", "300", "--seeds", "2"])
+    fit = ["fit", str(tmp_path / "data.npz"), "--out", str(tmp_path / "run"), "--steps", "300", "--seeds", "2"]
+    main(fit)
     said = capsys.readouterr().err
     assert "biases: large, by the log likelihood of held-out actions: small -0." in said
     assert NetworkPolicy.load(tmp_path / "run" / "policy.safetensors").size == 2 * (1 + 2), "Q and both biases, twice"
+    monkeypatch.setattr("irleed.cli.methods.by_biases", None)
+    with pytest.raises(SystemExit):
+        main(fit)
+    assert "got a run of these settings, expected none" in capsys.readouterr().err
+    main([*fit, "--resume"])
+    assert NetworkPolicy.load(tmp_path / "run" / "policy.safetensors").size == 2 * (1 + 2)
+
+
+def test_without_anything_to_choose_by_biases_are_small(tmp_path, capsys):
+    save(demonstrations(differ=True, episodes=1), tmp_path / "data.npz")
+    main(["fit", str(tmp_path / "data.npz"), "--out", str(tmp_path / "run"), "--steps", "20", "--seeds", "2"])
+    assert "biases: small, with nothing to choose by: one episode of each demonstrator" in capsys.readouterr().err
+    assert NetworkPolicy.load(tmp_path / "run" / "policy.safetensors").size == 2
+    alone = demonstrations(differ=True).select([0])
+    assert module.hindrance(alone) == "one demonstrator alone" and module.hindrance(demonstrations(differ=True)) is None
+
+
+@pytest.mark.parametrize("likely", [-1.0, -0.2])
+def test_the_front_door_chooses_too(monkeypatch, likely):
+    short = {"hidden": (4,), "steps": 5}
+    monkeypatch.setattr(fit_module, "suitable", lambda _, apart=False, **__: (SoftQ.apart if apart else SoftQ)(**short))
+    monkeypatch.setattr(fit_module, "by_biases", lambda *_, **__: {"small": -0.5, "large": likely})
+    found = fit_module.fit_networks(demonstrations(differ=True), members=2)
+    assert isinstance(found.policy, NetworkPolicy) and found.policy.size == (6 if likely > -0.5 else 2)

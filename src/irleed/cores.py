@@ -44,9 +44,9 @@ class Groups:
         self._runs, self._size = runs, -(-runs // count)
 
     def split(self, tree: Any) -> list[Any]:
-        """Arrays with the runs as leading axis, by group; the last one is filled up with first runs."""
+        """Arrays with the runs as leading axis, by group, on the device; the last one is filled up with first runs."""
         if self._size == self._runs:
-            return [tree]
+            return [jax.device_put(tree)]
         every = np.arange(0, self._runs, self._size)[:, None] + np.arange(self._size)
         leaves, structure = jax.tree.flatten(tree)
         leaves = [leaf if _is_key(leaf) else np.asarray(leaf) for leaf in leaves]

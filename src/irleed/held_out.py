@@ -1,8 +1,9 @@
 """Which algorithm describes demonstrators best: by episodes that it has not learnt from."""
 
+import dataclasses
 import functools
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -14,12 +15,12 @@ from irleed.data.demonstrations import Demonstrations
 from irleed.data.transitions import Transitions, stack
 from irleed.errors import ConfigError, problem
 from irleed.fit_checks import too_large
+from irleed.iq.suitable import suitable
 from irleed.run import Progress, train_all
 
 FOLDS, EVERY = 2, 5
 SCALES = np.exp(np.linspace(-3, 1, 41)).astype(np.float32)
 ROWS = 1024  # transitions looked at together
-REMEDY = "choose yourself, by --biases small or large"
 
 
 def held_out(
@@ -36,12 +37,10 @@ def held_out(
     are those at the best of some scales: who is too sure can still be right about what is likelier, and scale is not
     what a policy is judged by. An algorithm that diverges makes nothing likely.
     """
-    if too_large(data, FOLDS):
-        got, expected = "more than memory should hold", "data that fit"
-        raise ConfigError(problem("held-out likelihood", got=got, expected=expected, remedy=REMEDY))
-    if not _held(data, 0).any():
-        got, expected = "one episode of each demonstrator", "someone with two, one of which can be held out"
-        raise ConfigError(problem("held-out likelihood", got=got, expected=expected, remedy=REMEDY))
+    why = hindrance(data)
+    if why is not None:
+        expected = "several people, someone with two episodes, one of which can be held out, and room for the rest"
+        raise ConfigError(problem("held-out likelihood", got=why, expected=expected, remedy="choose yourself"))
     shown, others = (stack(part) for part in folds(data))
     keys, found = jax.random.split(jax.random.key(seed), FOLDS), {}
     total = sum(algorithm.steps for algorithm in algorithms.values())
@@ -51,6 +50,25 @@ def held_out(
         state, _ = train_all(algorithm, keys, shown, actions, data.demonstrators, told)
         found[name] = float(likelihood(algorithm, state.parameters, others)[0])
     return found
+
+
+def by_biases(
+    data: Demonstrations, actions: int, *, steps: int | None = None, seed: int = 0, progress: Progress | None = None
+) -> dict[str, float]:
+    """Held-out likelihood of IRLEED with `small` biases and with `large` ones, see `irleed.iq.soft_q.SoftQ.apart`."""
+    sizes = {"small": suitable(data.demonstrators), "large": suitable(data.demonstrators, apart=True)}
+    given = {} if steps is None else {"steps": steps}
+    algorithms = {size: cast(AbstractOffline, dataclasses.replace(own, **given)) for size, own in sizes.items()}
+    return held_out(algorithms, data, actions, seed=seed, progress=progress)
+
+
+def hindrance(data: Demonstrations) -> str | None:
+    """What stands in the way of choosing by episodes that are held out, if anything does."""
+    if data.demonstrators == 1:
+        return "one demonstrator alone"
+    if too_large(data, FOLDS):
+        return "more than memory should hold"
+    return None if _held(data, 0).any() else "one episode of each demonstrator"
 
 
 def folds(data: Demonstrations, every: int = 1) -> tuple[list[Transitions], list[Transitions]]:

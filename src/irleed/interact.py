@@ -122,6 +122,7 @@ def advance_on_host(
     Progress is told every hundredth round; at the end there is more to tell, for whoever knows all parts.
     """
     loop_keys = jax.vmap(lambda key: jax.random.split(key, 3))(keys)[:, 2]
+    data = jax.device_put(data)  # once: to bring them there at every round would take longer than to learn
     action, infos = _act(agent, loop_keys, state, env.obs, done), []
     for number in range(done, done + rounds):
         state, info = _update(agent, loop_keys, state, data, number)

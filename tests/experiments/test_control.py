@@ -150,7 +150,8 @@ def test_members_act_by_the_mean_of_their_log_probabilities():
     state, _ = train_all(method, jax.random.split(train_key, 6), own, 2, 3)
 
     networks = jax.tree.map(lambda leaf: leaf.reshape(2, 3, *leaf.shape[1:]), state.parameters.q)
-    mixed = SoftmaxPolicy(Blend(networks, jnp.full((2, 3), 1 / 3)), jnp.ones(2))
+    third = jnp.full(3, 1 / 3, jnp.float32)
+    mixed = jax.vmap(lambda own: SoftmaxPolicy(Blend(own, third), jnp.ones((), jnp.float32)))(networks)
     expected = arena.returns(greedy_key, mixed, likeliest, 5).mean(1)
     np.testing.assert_allclose(found.greedy, expected)
     assert np.ptp(arena.returns(greedy_key, jax.vmap(method.policy)(state.parameters), likeliest, 5).mean(1)) > 0

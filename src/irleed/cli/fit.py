@@ -25,7 +25,7 @@ from irleed.envs.mdp_files import load_mdp
 from irleed.envs.toy_text import from_gymnasium
 from irleed.errors import ConfigError, DivergedError, problem
 from irleed.fit import Fit, fit, suitable
-from irleed.fit_checks import clipped
+from irleed.fit_checks import check, clipped
 from irleed.fit_networks import MEMBERS, NetworkFit
 from irleed.report import progress
 from irleed.report.compare import METHODS
@@ -100,10 +100,10 @@ class FitCommand:
     ends: Literal["neutral", "failure"] = "neutral"
     """Networks, IRLEED and IQ-Learn: whether it is a failure that the task ended before its time, as when a pole falls.
     On CartPole, where it is, policies are far better for saying so; on LunarLander, where it is not, they crash."""
-    biases: Literal["small", "large", "auto"] = "small"
+    biases: Literal["auto", "small", "large"] = "auto"
     """Networks, IRLEED: large ones are for demonstrators who are each consistent and differ from each other. Everyone
-    is then learnt mostly by themselves, and the policy is what they have in common. By auto, those are taken that make
-    episodes likelier which were not learnt from; that takes as long as four members more."""
+    is then learnt mostly by themselves, and the policy is what all would do together. By auto, those are taken that
+    make episodes likelier which were not learnt from, as long as four members more take; with --ends failure, small."""
     clip: bool = False
     """Networks, continuous actions with --env: bring actions that are out of the environment's bounds within them."""
     baselines: bool = False
@@ -166,10 +166,8 @@ class FitCommand:
                 continue
             own = dataclasses.replace(
                 self,
-                algorithm=method,
-                baselines=False,
+                **{"algorithm": method, "baselines": False, "biases": "auto"},
                 ends=self.ends if method == "iq" else "neutral",
-                biases="small",
                 out=None if self.out is None else self.out / BASELINES / method,
             )
             try:
@@ -190,26 +188,27 @@ class FitCommand:
         return found, shape
 
     def _networks(self, data: Demonstrations, aside: Console, title: str) -> NetworkFit:
-        env = self.source.env if self._plays else None
         if not are_choices(data) or self.algorithm not in ("irleed", "iq"):
             way = f"with {self.algorithm}" if are_choices(data) else "with continuous actions"
             refuse_ignored((self,), ("ends", "biases"), way)
         elif self.algorithm == "iq":
             refuse_ignored((self,), ("biases",), "with iq")
-        kind = {"survival": self.ends == "failure", "steps": self.steps}
+        kind = {"online": self._plays, "survival": self.ends == "failure", "steps": self.steps}
         with contextlib.ExitStack() as stack:
             arena = None
             if self.source.env is not None:
                 arena = stack.enter_context(contextlib.closing(HostArena(self.source.env)))
                 if self.clip and not isinstance(arena.actions, int):
                     data = clipped(data, arena.actions)
-            apart = self.biases == "large"
-            if self.biases == "auto":
-                alone = kind if not self._plays else {**kind, "steps": None}
-                apart = are_apart(data, arena, seed=self.seed, aside=aside, **alone)
-            algorithm = learner(self.algorithm, data, online=self._plays, apart=apart, **kind)
-            settings = {"members": self.seeds, "seed": self.seed, "env": env, "keeping": self.keeping}
-            return trained(self.out, algorithm, data, arena, title=title, aside=aside, **settings)
+            algorithm = learner(self.algorithm, data, apart=self.biases == "large", **kind)
+            if (self.biases, self.algorithm, self.ends) == ("auto", "irleed", "neutral"):
+                actions = check(data, algorithm, arena, self.seeds)
+                told = {"steps": None if self._plays else self.steps, "seed": self.seed, "aside": aside}
+                if isinstance(actions, int) and are_apart(self.out, data, actions, **told):
+                    algorithm = learner(self.algorithm, data, apart=True, **kind)
+            settings = {"members": self.seeds, "seed": self.seed, "env": self.source.env if self._plays else None}
+            settings |= {"keeping": self.keeping, "title": title, "aside": aside}
+            return trained(self.out, algorithm, data, arena, **settings)
 
     @property
     def _plays(self) -> bool:

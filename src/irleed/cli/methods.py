@@ -23,14 +23,13 @@ from irleed.evaluate import Earned
 from irleed.expertise import with_interval
 from irleed.fit_checks import Algorithm, check
 from irleed.fit_networks import NetworkFit, fit_networks
-from irleed.held_out import held_out
+from irleed.held_out import by_biases, hindrance
 from irleed.iq.gaussian_q import GaussianQ
-from irleed.iq.soft_q import SoftQ
 from irleed.iq.suitable import suitable
 from irleed.report import progress
 from irleed.report.compare import METHODS
 from irleed.result import AbstractFit
-from irleed.store import fingerprint, open_run, plain
+from irleed.store import begun, fingerprint, open_run, plain, prepare
 
 LIKELIHOOD = "Log likelihood: of what demonstrators did, on the data that all learnt from; how well they are described."
 OFFLINE, ONLINE = ("irleed", "iq", "ileed", "bc"), ("irleed", "iq", "sqil")
@@ -56,16 +55,21 @@ def learner(
 
 
 def are_apart(
-    data: Demonstrations, arena: AbstractArena | None, *, survival: bool, steps: int | None, seed: int, aside: Console
+    folder: Path | None, data: Demonstrations, actions: int, *, steps: int | None, seed: int, aside: Console
 ) -> bool:
-    """Whether large biases describe the demonstrators better than small ones, by episodes not learnt from."""
-    settings = {"survival": survival, "steps": steps}
-    small, large = (learner("irleed", data, apart=apart, **settings) for apart in (False, True))
-    actions = check(data, small, arena, 1)
-    if not (isinstance(small, SoftQ) and isinstance(large, SoftQ) and isinstance(actions, int)):
-        raise TypeError("held-out likelihoods of choices alone")
+    """Whether large biases describe the demonstrators better than small ones, by episodes not learnt from.
+
+    A run that is in the folder has been through it. Where nothing can be held out, biases are small.
+    """
+    before = None if folder is None else begun(prepare(folder))
+    if before is not None:
+        return "True" in (before.get("algorithm.centred"), before.get("algorithm.learner.centred"))
+    why = hindrance(data)
+    if why is not None:
+        say(aside, f"biases: small, with nothing to choose by: {why}")
+        return False
     with progress.shown(aside, "biases") as callback:
-        found = held_out({"small": small, "large": large}, data, actions, seed=seed, progress=callback)
+        found = by_biases(data, actions, steps=steps, seed=seed, progress=callback)
     chosen = max(found, key=lambda size: found[size])
     by = ", ".join(f"{size} {likelihood:.4f}" for size, likelihood in found.items())
     say(aside, f"biases: {chosen}, by the log likelihood of held-out actions: {by}")

@@ -38,7 +38,7 @@ class SoftQ(AbstractOffline):
     - `penalty`: $c$ of $c\,(T r)^2$, the penalty on large rewards: what brings the dynamics in.
     - `bias_scale`, `bias_penalty`: $\alpha$, and the weight of $\epsilon_i^2$.
     - `rank`: None for a bias network each; else a shared trunk with so many outputs and a linear head each.
-    - `centred`: whether what all biases have in common counts as shared, see `shared`.
+    - `centred`: whether the policy is that of all together, see `shared`.
     - `learn_precision`, `learn_bias`: neither is IQ-Learn, see `iq`.
     """
 
@@ -68,7 +68,7 @@ class SoftQ(AbstractOffline):
 
     @classmethod
     def apart(cls, **settings) -> "SoftQ":
-        """For demonstrators who are each consistent and differ: large biases, a policy of what all have in common.
+        """For demonstrators who are each consistent and differ: large biases, and the policy of all together.
 
         Otherwise, where one of them alone has been, the shared Q learns to act as they do, however bad they are.
         """
