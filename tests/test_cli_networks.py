@@ -71,7 +71,7 @@ def compared(poles, tmp_path_factory, compiled_quickly):
     """A run with its baselines, where they are tried, and what was printed."""
     run = tmp_path_factory.mktemp("compared") / "run"
     with contextlib.redirect_stdout(io.StringIO()) as printed, jax.numpy_dtype_promotion("standard"):
-        short = ("--steps", 510, "--seeds", 2, "--biases", "small")
+        short = ("--steps", 510, "--seeds", 2)
         call("fit", poles, "--env", "CartPole-v1", *short, "--baselines", "--out", run)
     return run, printed.getvalue()
 
@@ -123,6 +123,6 @@ def test_training_that_led_nowhere_is_status_one_and_one_line(poles, capsys, mon
 
     monkeypatch.setattr("irleed.cli.methods.fit_networks", diverged)
     with pytest.raises(SystemExit) as ended:
-        call("fit", poles, "--biases", "small")
+        call("fit", poles)
     assert ended.value.code == 1
     assert capsys.readouterr().err == "irleed: training: got nothing, expected something; try again\n"

@@ -27,7 +27,7 @@ from irleed.evaluate import Earned
 from irleed.fit_networks import check, fit_networks, resampled
 from irleed.iq.ensemble import NetworkPolicy
 from irleed.iq.judge import judge
-from irleed.iq.networks import LowRank
+from irleed.iq.networks import Linear, LowRank
 from irleed.iq.online import OnlineSoftQ
 from irleed.iq.soft_q import SoftQ
 from irleed.iq.suitable import suitable
@@ -94,20 +94,6 @@ def test_the_policy_is_the_mean_of_its_members_log_probabilities(learnt):
     drawn, _ = learnt.policy.predict(np.tile(obs, (20_000, 1)), seed=0)
     chance = float(np.exp(expected[1]) / np.exp(expected).sum())
     assert abs(np.mean(drawn) - chance) < 4 * np.sqrt(chance * (1 - chance) / 20_000)
-
-
-def test_runs_that_blend_networks_act_as_their_mean_would(data):
-    """An ensemble of blends is one of perceptrons, which any reader of the file can add up."""
-    algorithm = dataclasses.replace(SHORT, bias_scale=0.5, temperature=0.5, centred=True)
-    rows = Transitions.from_demonstrations(data)
-    keys = jax.random.split(jax.random.key(0), 3)
-    runs = jax.vmap(lambda key: algorithm.policy(algorithm.parameters(key, rows.inputs, 2, data.demonstrators)))(keys)
-    obs = jnp.asarray([0.5, -1.0], jnp.float32)
-    each = [jax.nn.log_softmax(jax.tree.map(lambda leaf, k=k: leaf[k], runs).logits(obs)) for k in range(3)]
-    found = jax.nn.log_softmax(NetworkPolicy.of(runs)(obs))
-    np.testing.assert_allclose(found, jax.nn.log_softmax(jnp.mean(jnp.stack(each), 0)), atol=1e-5)
-    fitted = fit_networks(data, algorithm, members=2)
-    assert fitted.policy.size == 2 * (1 + data.demonstrators) and fitted.summary()["members"] == 2
 
 
 def test_predict_takes_one_observation_or_a_batch(learnt):
@@ -215,22 +201,23 @@ def test_someone_may_have_acted_once_and_one_member_has_no_interval():
     assert np.isfinite(found.precision).all() and np.isnan(found.precision_low).all()
 
 
-def test_a_thousand_demonstrators_share_a_trunk():
-    data = choices(1, 4, people=1000)
-    algorithm = suitable(1000)
-    assert isinstance(algorithm, SoftQ) and algorithm.rank == 8 and suitable(16).rank is None
-    online = suitable(17, online=True)
-    assert isinstance(online, OnlineSoftQ) and online == OnlineSoftQ(
-        learner=dataclasses.replace(OnlineSoftQ().learner, rank=8)
-    )
-    assert suitable(3, iq=True) == SoftQ.iq()
-    assert suitable(3, survival=True) == SoftQ.survival() and suitable(3, apart=True) == SoftQ.apart()
+def test_what_suits_which_purpose():
+    assert suitable(3) == SoftQ() and suitable(3, iq=True) == SoftQ.iq() and suitable(3, online=True) == OnlineSoftQ()
+    assert suitable(3, survival=True) == SoftQ.survival()
     assert suitable(3, online=True, survival=True) == OnlineSoftQ.survival()
-    assert suitable(3, online=True, apart=True) == OnlineSoftQ.apart()
-    small = dataclasses.replace(algorithm, **SMALL)
-    parameters = small.parameters(jax.random.key(0), Transitions.from_demonstrations(data).inputs, 2, 1000)
-    assert isinstance(parameters.bias, LowRank)
-    assert fit_networks(data, small, members=2).expertise.precision.shape == (1000,)
+
+
+@pytest.mark.parametrize("kind", [{}, {"bias_hidden": (8,), "rank": 4}], ids=["linear", "low rank"])
+def test_a_thousand_demonstrators(kind):
+    data, algorithm = choices(1, 4, people=1000), SoftQ(**SMALL, **kind)
+    parameters = algorithm.parameters(jax.random.key(0), Transitions.from_demonstrations(data).inputs, 2, 1000)
+    assert isinstance(parameters.bias, LowRank if kind else Linear)
+    assert fit_networks(data, algorithm, members=2).expertise.precision.shape == (1000,)
+
+
+def test_a_rank_without_a_trunk_is_refused():
+    with pytest.raises(ConfigError, match="rank of biases: got linear biases"):
+        SoftQ(rank=4)
 
 
 def broken(member: int, step: int):

@@ -19,7 +19,6 @@ LAYERS = (
         "fit",
         "fit_checks",
         "fit_networks",
-        "held_out",
         "curate",
         "departures",
         "film",

@@ -268,13 +268,6 @@ def four_numbers(action: list, size: int = 4) -> Demonstrations:
         ([0, 1], 4, ("--seeds", "0"), "--seeds: got 0, expected 1 or more"),
         ([0, 1], 4, ("--steps", "0"), "--steps: got 0, expected 1 or more"),
         ([0, 1], 4, ("--algorithm", "bc", "--ends", "failure"), "--ends: got failure, expected no such setting"),
-        (
-            [0, 1],
-            4,
-            ("--algorithm", "iq", "--biases", "large"),
-            "--biases: got large, expected no such setting",
-        ),
-        ([0, 1], 4, ("--algorithm", "bc", "--biases", "large"), "--biases: got large, expected no such setting"),
         ([0, 1], 4, ("--planner", "averaged"), "--planner: got averaged, expected no such setting"),
         ([0, 1], 4, ("--discount", "0.5"), "--discount: got 0.5, expected no such setting"),
     ],

@@ -21,7 +21,6 @@ from irleed.errors import DivergedError, problem
 from irleed.evaluate import Earned
 from irleed.expertise import Expertise
 from irleed.fit_checks import Algorithm, check, needed, too_large
-from irleed.held_out import by_biases, hindrance
 from irleed.iq.ensemble import NetworkPolicy
 from irleed.iq.gaussian import GaussianPolicy
 from irleed.iq.gaussian_ensemble import GaussianEnsemble
@@ -93,8 +92,7 @@ def fit_networks(
 
     **Arguments:**
 
-    - `algorithm`: IRLEED by default, offline, or online if there is an arena; for discrete actions with small or large
-      biases, whichever makes held-out episodes likelier (`irleed.held_out`). `irleed.iq.soft_q`, `irleed.iq.online`,
+    - `algorithm`: IRLEED by default, offline, or online if there is an arena. `irleed.iq.soft_q`, `irleed.iq.online`,
       for continuous actions `irleed.iq.gaussian_q` and `irleed.iq.sac`, and `irleed.baselines` have the others; agents
       need an arena.
     - `arena`: where agents learn, and where what was learnt is tried; see `irleed.arena`.
@@ -106,11 +104,6 @@ def fit_networks(
     if algorithm is None:
         online, continuous = arena is not None, not are_choices(demonstrations)
         algorithm = suitable(demonstrations.demonstrators, online=online, continuous=continuous)
-        actions = check(demonstrations, algorithm, arena, members)
-        if isinstance(actions, int) and hindrance(demonstrations) is None:
-            likely = by_biases(demonstrations, actions, seed=seed)
-            apart = likely["large"] > likely["small"]
-            algorithm = suitable(demonstrations.demonstrators, online=online, apart=apart)
     actions = check(demonstrations, algorithm, arena, members)
     sample_key, train_key, play_key = jax.random.split(jax.random.key(seed), 3)
     chosen = [np.arange(demonstrations.episodes)]
@@ -219,7 +212,7 @@ def _together(members: AbstractActor) -> NetworkPolicy | GaussianEnsemble:
     if isinstance(members, GaussianPolicy):
         return jax.tree.map(np.asarray, GaussianEnsemble(members))
     if isinstance(members, SoftmaxPolicy):
-        return jax.tree.map(np.asarray, NetworkPolicy.of(members))
+        return jax.tree.map(np.asarray, NetworkPolicy(members))
     raise TypeError(f"no ensembles of {type(members).__name__}")
 
 

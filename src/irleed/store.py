@@ -91,7 +91,7 @@ def open_run(folder: str | Path, config: Mapping[str, object], data: str, *, res
             got, expected = f"{', '.join(sorted(there)[:5])}, and no {RUN}", "a run, or an empty folder"
             remedy = "copy it again, or choose another --out"
             raise ConfigError(problem(f"run {folder}", got=got, expected=expected, remedy=remedy))
-        return _begin(folder, config, data)
+        return _begun(folder, config, data)
     record = _record(folder / RUN)
     found, wanted = {**record["config"], "data": record["data"]}, {**config, "data": data}
     _same(f"run {folder}, begun with other settings or data", found, wanted)
@@ -104,12 +104,7 @@ def open_run(folder: str | Path, config: Mapping[str, object], data: str, *, res
     return Run(folder, str(record["id"]), digest([config, data], {}), (note,) if changed else ())
 
 
-def begun(folder: Path) -> Mapping[str, object] | None:
-    """The settings of the run that is in a folder, if there is one."""
-    return _record(folder / RUN)["config"] if (folder / RUN).exists() else None
-
-
-def _begin(folder: Path, config: Mapping[str, object], data: str) -> Run:
+def _begun(folder: Path, config: Mapping[str, object], data: str) -> Run:
     identity = secrets.token_hex(4)
     record = {"format": FORMAT, "version": VERSION, "id": identity, "created": time.strftime("%Y-%m-%dT%H:%M:%S%z")}
     with writing(folder):

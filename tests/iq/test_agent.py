@@ -29,7 +29,7 @@ SOFT_Q = {**HIDDEN, "rate": 1e-3, "precision_rate": 1e-3, "bias_rate": 1e-3, "pe
 SMALL = {"steps": 30, "batch": 8, "capacity": 20, "warm": 10}
 AGENTS = {
     "irleed": OnlineSoftQ(learner=SoftQ(**SOFT_Q), **SMALL),
-    "apart": OnlineSoftQ(learner=SoftQ.apart(**SOFT_Q), **SMALL),
+    "networks": OnlineSoftQ(learner=SoftQ(bias_hidden=(8,), **SOFT_Q), **SMALL),
     "iq": OnlineSoftQ(learner=SoftQ.iq(**SOFT_Q), **SMALL),
     "sqil": Sqil(**HIDDEN, **SMALL),
     "critic": SoftCritic(**HIDDEN, **SMALL),
@@ -221,7 +221,7 @@ def test_the_loss_online_is_that_of_inverse_soft_q_learning_over_a_mixture(resid
 
 def test_unbiased_equal_demonstrators_have_the_loss_of_iq_learn(data):
     """As online IRLEED with heads at zero starts out."""
-    irleed = dataclasses.replace(AGENTS["irleed"], learner=SoftQ(rank=2, **SOFT_Q))
+    irleed = dataclasses.replace(AGENTS["irleed"], learner=SoftQ(bias_hidden=(8,), rank=2, **SOFT_Q))
     one = case(irleed, data)
     equal = eqx.tree_at(lambda p: p.log_precision, one.parameters, jnp.zeros(DEMONSTRATORS, jnp.float32))
     losses = [agent.loss(KEY, equal, one.target, one.played, one.shown) for agent in (irleed, AGENTS["iq"])]

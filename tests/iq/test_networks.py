@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from irleed.data.transitions import Inputs
-from irleed.iq.networks import Independent, LowRank, Mlp, biases
+from irleed.iq.networks import Independent, Linear, LowRank, Mlp, biases
 
 OBS = np.array([0.5, -1.0, 2.0], np.float32)
 PLAIN = Inputs.plain(OBS)
@@ -63,12 +63,25 @@ def test_every_demonstrator_has_a_bias_of_their_own(kind):
         bias = jax.tree.map(lambda leaf: leaf + jax.random.normal(jax.random.key(1), leaf.shape), bias)
     each = np.asarray(bias(np.tile(OBS, (3, 1)), jnp.arange(3)))
     assert not np.allclose(each[0], each[1]) and not np.allclose(each[1], each[2])
-    np.testing.assert_allclose(bias.mean()(OBS), each.mean(0), rtol=1e-4)
-    network = Mlp.init(jax.random.key(2), PLAIN, (8, 2))
-    np.testing.assert_allclose(bias.mean().added_to(network, 0.3)(OBS), network(OBS) + 0.3 * each.mean(0), rtol=1e-4)
     if kind is Independent:
         second = jax.tree.map(lambda leaf: leaf[1], bias.network)
         np.testing.assert_allclose(each[1], second(OBS), rtol=1e-5)
+
+
+def test_linear_biases_are_everyones_own_and_their_mean_is_a_direct_path():
+    """Of observations of any shape, standardised as networks see them."""
+    images = np.random.default_rng(0).normal(size=(5, 2, 3)).astype(np.float32)
+    inputs = Inputs(images.mean(0), images.std(0))
+    bias, who = Linear.init(3, inputs, 2), jnp.asarray([2, 0, 1, 1, 0])
+    np.testing.assert_array_equal(bias(images, who), np.zeros((5, 2)))  # nobody is biased at first
+    drawn = [jax.random.normal(jax.random.key(n), leaf.shape) for n, leaf in enumerate((bias.weights, bias.offsets))]
+    bias = Linear(inputs, *drawn)
+    seen = ((images - inputs.centre) / inputs.spread).reshape(5, -1)
+    every = np.einsum("bf,dfa->dba", seen, bias.weights) + np.asarray(bias.offsets)[:, None]
+    np.testing.assert_allclose(bias(images, who), every[who, np.arange(5)], atol=1e-5)
+    network, say = Mlp.init(jax.random.key(2), inputs, (8, 2)), np.array([0.5, 0.2, 0.3], np.float32)
+    found = jax.vmap(bias.added_to(network, say, 0.3))(images)
+    np.testing.assert_allclose(found, jax.vmap(network)(images) + 0.3 * np.tensordot(say, every, 1), atol=1e-5)
 
 
 @pytest.mark.parametrize("rank", [None, 4])

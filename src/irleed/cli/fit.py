@@ -14,7 +14,7 @@ from rich.console import Console
 from irleed import film
 from irleed.arena import HostArena
 from irleed.checkpoint import Stopped, writing
-from irleed.cli.methods import OFFLINE, ONLINE, are_apart, earned_table, learner, say, show_beside, trained
+from irleed.cli.methods import OFFLINE, ONLINE, earned_table, learner, say, show_beside, trained
 from irleed.cli.parsing import refuse_ignored
 from irleed.cli.run import Keeping
 from irleed.data import Demonstrations, Reading, load
@@ -25,7 +25,7 @@ from irleed.envs.mdp_files import load_mdp
 from irleed.envs.toy_text import from_gymnasium
 from irleed.errors import ConfigError, DivergedError, problem
 from irleed.fit import Fit, fit, suitable
-from irleed.fit_checks import check, clipped
+from irleed.fit_checks import clipped
 from irleed.fit_networks import MEMBERS, NetworkFit
 from irleed.report import progress
 from irleed.report.compare import METHODS
@@ -41,7 +41,7 @@ from irleed.tabular.statistics import tabulate
 PlannerName = Literal["soft", "averaged"]
 PLANNERS = {"soft": Soft(), "averaged": Averaged()}
 TABULAR, BESIDE_TABLES, BESIDE_NETWORKS = ("irleed", "maxent"), ("maxent",), ("iq", "ileed", "bc")
-FOR_MDPS, FOR_NETWORKS = ("estimator", "planner", "endless", "discount"), ("seeds", "steps", "ends", "biases", "clip")
+FOR_MDPS, FOR_NETWORKS = ("estimator", "planner", "endless", "discount"), ("seeds", "steps", "ends", "clip")
 LASTING = ("checkpoint_every", "log")  # settings of runs that take long enough to be kept on the way
 
 
@@ -100,10 +100,6 @@ class FitCommand:
     ends: Literal["neutral", "failure"] = "neutral"
     """Networks, IRLEED and IQ-Learn: whether it is a failure that the task ended before its time, as when a pole falls.
     On CartPole, where it is, policies are far better for saying so; on LunarLander, where it is not, they crash."""
-    biases: Literal["auto", "small", "large"] = "auto"
-    """Networks, IRLEED: large ones are for demonstrators who are each consistent and differ from each other. Everyone
-    is then learnt mostly by themselves, and the policy is what all would do together. By auto, those are taken that
-    make episodes likelier which were not learnt from, as long as four members more take; with --ends failure, small."""
     clip: bool = False
     """Networks, continuous actions with --env: bring actions that are out of the environment's bounds within them."""
     baselines: bool = False
@@ -166,7 +162,8 @@ class FitCommand:
                 continue
             own = dataclasses.replace(
                 self,
-                **{"algorithm": method, "baselines": False, "biases": "auto"},
+                algorithm=method,
+                baselines=False,
                 ends=self.ends if method == "iq" else "neutral",
                 out=None if self.out is None else self.out / BASELINES / method,
             )
@@ -190,9 +187,7 @@ class FitCommand:
     def _networks(self, data: Demonstrations, aside: Console, title: str) -> NetworkFit:
         if not are_choices(data) or self.algorithm not in ("irleed", "iq"):
             way = f"with {self.algorithm}" if are_choices(data) else "with continuous actions"
-            refuse_ignored((self,), ("ends", "biases"), way)
-        elif self.algorithm == "iq":
-            refuse_ignored((self,), ("biases",), "with iq")
+            refuse_ignored((self,), ("ends",), way)
         kind = {"online": self._plays, "survival": self.ends == "failure", "steps": self.steps}
         with contextlib.ExitStack() as stack:
             arena = None
@@ -200,12 +195,7 @@ class FitCommand:
                 arena = stack.enter_context(contextlib.closing(HostArena(self.source.env)))
                 if self.clip and not isinstance(arena.actions, int):
                     data = clipped(data, arena.actions)
-            algorithm = learner(self.algorithm, data, apart=self.biases == "large", **kind)
-            if (self.biases, self.algorithm, self.ends) == ("auto", "irleed", "neutral"):
-                actions = check(data, algorithm, arena, self.seeds)
-                told = {"steps": None if self._plays else self.steps, "seed": self.seed, "aside": aside}
-                if isinstance(actions, int) and are_apart(self.out, data, actions, **told):
-                    algorithm = learner(self.algorithm, data, apart=True, **kind)
+            algorithm = learner(self.algorithm, data, **kind)
             settings = {"members": self.seeds, "seed": self.seed, "env": self.source.env if self._plays else None}
             settings |= {"keeping": self.keeping, "title": title, "aside": aside}
             return trained(self.out, algorithm, data, arena, **settings)

@@ -23,13 +23,12 @@ from irleed.evaluate import Earned
 from irleed.expertise import with_interval
 from irleed.fit_checks import Algorithm, check
 from irleed.fit_networks import NetworkFit, fit_networks
-from irleed.held_out import by_biases, hindrance
 from irleed.iq.gaussian_q import GaussianQ
 from irleed.iq.suitable import suitable
 from irleed.report import progress
 from irleed.report.compare import METHODS
 from irleed.result import AbstractFit
-from irleed.store import begun, fingerprint, open_run, plain, prepare
+from irleed.store import fingerprint, open_run, plain
 
 LIKELIHOOD = "Log likelihood: of what demonstrators did, on the data that all learnt from; how well they are described."
 OFFLINE, ONLINE = ("irleed", "iq", "ileed", "bc"), ("irleed", "iq", "sqil")
@@ -41,39 +40,16 @@ def learner(
     *,
     online: bool = False,
     survival: bool = False,
-    apart: bool = False,
     steps: int | None = None,
 ) -> Algorithm:
     """The algorithm of a method's name that suits the data; see `irleed.iq.suitable`."""
     continuous = not are_choices(data)
-    kind = {"online": online, "survival": survival, "apart": apart, "continuous": continuous}
+    kind = {"online": online, "survival": survival, "continuous": continuous}
     shared = suitable(data.demonstrators, iq=method == "iq", **kind)
     choices = {"ileed": Ileed(), "bc": BehaviourCloning(), "sqil": Sqil()}
     numbers = {"ileed": GaussianIleed(), "bc": GaussianQ.cloning(), "sqil": Sqil()}
     found = (numbers if continuous else choices).get(method, shared)
     return found if steps is None else replace(found, steps=steps)
-
-
-def are_apart(
-    folder: Path | None, data: Demonstrations, actions: int, *, steps: int | None, seed: int, aside: Console
-) -> bool:
-    """Whether large biases describe the demonstrators better than small ones, by episodes not learnt from.
-
-    A run that is in the folder has been through it. Where nothing can be held out, biases are small.
-    """
-    before = None if folder is None else begun(prepare(folder))
-    if before is not None:
-        return "True" in (before.get("algorithm.centred"), before.get("algorithm.learner.centred"))
-    why = hindrance(data)
-    if why is not None:
-        say(aside, f"biases: small, with nothing to choose by: {why}")
-        return False
-    with progress.shown(aside, "biases") as callback:
-        found = by_biases(data, actions, steps=steps, seed=seed, progress=callback)
-    chosen = max(found, key=lambda size: found[size])
-    by = ", ".join(f"{size} {likelihood:.4f}" for size, likelihood in found.items())
-    say(aside, f"biases: {chosen}, by the log likelihood of held-out actions: {by}")
-    return chosen == "large"
 
 
 def trained(

@@ -9,13 +9,12 @@ does in `control_lanes`, what a run amounts to in `control_results`.
 
 import contextlib
 import dataclasses
-import functools
 import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, cast, get_args
+from typing import Literal, get_args
 
 import equinox as eqx
 import jax
@@ -25,14 +24,11 @@ from irleed._typing import Array, Float, Key
 from irleed.algorithm import AbstractOffline
 from irleed.arena import AbstractArena, make_arena
 from irleed.checkpoint import Keeper
-from irleed.data.transitions import stack
 from irleed.errors import ConfigError, problem
-from irleed.experiments.control_data import DEMONSTRATORS, TASKS, DataSets, Setting, Task, make_data
+from irleed.experiments.control_data import TASKS, DataSets, Setting, Task, make_data
 from irleed.experiments.control_lanes import Lanes, learn
-from irleed.experiments.control_methods import CHOICES, METHODS, ORACLES, MethodName
-from irleed.held_out import folds, likelihood
+from irleed.experiments.control_methods import METHODS, ORACLES, MethodName
 from irleed.iq.agent import AbstractAgent
-from irleed.run import train_all
 from irleed.store import keep, kept
 
 TaskName = Literal["cartpole", "lunarlander"]
@@ -50,10 +46,8 @@ class ControlConfig:
     """Data sets for each setting."""
     settings: tuple[Literal["LL", "LH", "HL", "HH"], ...] = ("LL", "LH", "HL", "HH")
     """Precision and accuracy, low or high."""
-    methods: tuple[MethodName, ...] = get_args(MethodName)[:-4]
+    methods: tuple[MethodName, ...] = get_args(MethodName)[:-2]
     """What to compare; bc_best is an oracle, which clones the best third of the episodes by their true returns.
-    irleed_apart has large biases, and its policy is everyone's together; irleed_auto is irleed or irleed_apart,
-    whichever makes held-out episodes likelier, for each data set.
     Those with survival take an early end for a failure; irleed_paper and iq_paper have the published settings."""
     steps: int = 20_000
     """Updates of each offline method."""
@@ -170,53 +164,19 @@ def _part(
     config: ControlConfig, key: Key, task: Task, arena: AbstractArena, name: str, data: DataSets
 ) -> tuple[Lanes, float]:
     """One method on one task, from the folder or anew; and the seconds it took."""
-    if name in CHOICES:
-        return _choice(config, key, task, arena, name, data)
-    own = data.best if name in ORACLES else data.transitions
-
-    def work(keeper: Keeper) -> dict[str, Any]:
-        # The same key for every method: what starts alike, starts alike.
-        method, members = config.method(name), config.members_of(name)
-        return vars(learn(key, arena, method, own, config.episodes, keeper, members))
-
-    arrays = _worked(config, task, name, "", work)
+    file, fingerprint = config.out / "parts" / f"{task.name}-{name}.npz", config.fingerprint(task, name)
+    arrays = kept(file, fingerprint)
+    if arrays is None:
+        began, own = time.perf_counter(), data.best if name in ORACLES else data.transitions
+        with Keeper(file.with_suffix(""), repr(sorted(fingerprint.items()))) as keeper:
+            # The same key for every method: what starts alike, starts alike.
+            how = config.method(name), own, config.episodes, keeper, config.members_of(name)
+            found = vars(learn(key, arena, *how))
+            arrays = {**found, "seconds": np.asarray(keeper.earlier + time.perf_counter() - began)}
+            keep(file, fingerprint, arrays)
+            keeper.clear()
     lanes = Lanes(**{field: _by_setting(config, task, arrays[field]) for field in Lanes.__dataclass_fields__})
     return lanes, float(arrays["seconds"])
-
-
-def _choice(
-    config: ControlConfig, key: Key, task: Task, arena: AbstractArena, name: str, data: DataSets
-) -> tuple[Lanes, float]:
-    """Of some methods, for each data set, the one that makes held-out episodes likeliest; the seconds of all of it."""
-    tried = [_part(config, key, task, arena, other, data) for other in CHOICES[name]]
-    parts = [folds(own, config.every) for own in data.own]
-    shown, others = (stack([fold for part in parts for fold in part[which]]) for which in (0, 1))
-    keys = jax.random.split(key, len(shown.size))
-
-    def judged(other: str, keeper: Keeper) -> dict[str, Any]:
-        method = cast(AbstractOffline, config.method(other))
-        state, _ = train_all(method, keys, shown, arena.actions, DEMONSTRATORS, keeper=keeper)
-        return {"likelihood": likelihood(method, state.parameters, others)}
-
-    found = [_worked(config, task, other, "-held_out", functools.partial(judged, other)) for other in CHOICES[name]]
-    best = np.argmax([_by_setting(config, task, each["likelihood"]) for each in found], 0)
-    lanes = jax.tree.map(lambda *own: np.stack(own)[best, *np.indices(best.shape)], *(lanes for lanes, _ in tried))
-    return lanes, sum(seconds for _, seconds in tried) + sum(float(each["seconds"]) for each in found)
-
-
-def _worked(
-    config: ControlConfig, task: Task, name: str, suffix: str, work: Callable[[Keeper], dict[str, Any]]
-) -> dict[str, np.ndarray]:
-    """What some work on a method found, from the folder or anew, and the seconds it took."""
-    file, fingerprint = config.out / "parts" / f"{task.name}-{name}{suffix}.npz", config.fingerprint(task, name)
-    found = kept(file, fingerprint)
-    if found is None:
-        began = time.perf_counter()
-        with Keeper(file.with_suffix(""), repr(sorted(fingerprint.items()))) as keeper:
-            found = {**work(keeper), "seconds": np.asarray(keeper.earlier + time.perf_counter() - began)}
-            keep(file, fingerprint, found)
-            keeper.clear()
-    return found
 
 
 def _by_setting(config: ControlConfig, task: Task, values: Array) -> np.ndarray:

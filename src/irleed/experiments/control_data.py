@@ -77,7 +77,6 @@ TASKS = {
 class DataSets(eqx.Module):
     """Data with a leading axis of settings times seeds, and how good the demonstrators really are."""
 
-    own: tuple[Demonstrations, ...]  # one by one
     transitions: Transitions
     best: Transitions  # of the third of the episodes with the highest returns
     returns: Float[Array, "L D"]
@@ -110,7 +109,6 @@ def make_data(
     else:
         own = _apart(load(path))
     data = DataSets(
-        own=tuple(own),
         transitions=stack([Transitions.from_demonstrations(data, every) for data in own]),
         best=stack([Transitions.from_demonstrations(best_third(data), every) for data in own]),
         returns=found["returns"],

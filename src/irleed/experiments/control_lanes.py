@@ -50,7 +50,7 @@ def learn(
         return leaf.reshape(-1, members, *leaf.shape[1:])
 
     policies = jax.tree.map(together, jax.vmap(method.policy)(state.parameters))
-    policies = jax.vmap(lambda own: NetworkPolicy.of(own).actor)(policies)
+    policies = jax.vmap(lambda own: NetworkPolicy(own).actor)(policies)
     log_precision = np.asarray(jax.vmap(method.log_precision)(state.parameters, data))
     return Lanes(
         greedy=arena.returns(greedy_key, policies, likeliest, episodes).mean(1),

@@ -12,22 +12,20 @@ from irleed.iq.online import OnlineSoftQ
 from irleed.iq.soft_q import SoftQ
 
 MethodName = Literal[
-    "irleed", "iq", "irleed_apart", "irleed_survival", "iq_survival", "ileed", "bc", "bc_best",
+    "irleed", "iq", "irleed_survival", "iq_survival", "ileed", "bc", "bc_best",
     "irleed_online", "iq_online", "irleed_survival_online", "iq_survival_online", "sqil",
-    "irleed_auto", "irleed_apart_online", "irleed_paper", "iq_paper",
+    "irleed_paper", "iq_paper",
 ]  # fmt: skip
 EQUALS: dict[str, Any] = {"learn_precision": False, "learn_bias": False}  # what makes IQ-Learn of IRLEED
 METHODS: dict[str, AbstractOffline | AbstractAgent] = {
     "irleed": SoftQ(),
     "iq": SoftQ(**EQUALS),
-    "irleed_apart": SoftQ.apart(),
     "irleed_survival": SoftQ.survival(),
     "iq_survival": SoftQ.survival(**EQUALS),
     "ileed": Ileed(),
     "bc": BehaviourCloning(),
     "bc_best": BehaviourCloning(),
     "irleed_online": OnlineSoftQ(),
-    "irleed_apart_online": OnlineSoftQ.apart(),
     "iq_online": OnlineSoftQ(learner=dataclasses.replace(OnlineSoftQ().learner, **EQUALS)),
     "irleed_survival_online": OnlineSoftQ.survival(),
     "iq_survival_online": OnlineSoftQ.survival(**EQUALS),
@@ -35,5 +33,4 @@ METHODS: dict[str, AbstractOffline | AbstractAgent] = {
     "irleed_paper": SoftQ.paper(),
     "iq_paper": SoftQ.paper(**EQUALS),
 }
-CHOICES = {"irleed_auto": ("irleed", "irleed_apart")}  # whichever makes held-out episodes likeliest
 ORACLES = ("bc_best",)  # learn from the best third of the episodes by their true returns, which nobody else sees

@@ -23,15 +23,12 @@ RESAMPLES = 10_000
 NAMES = {
     "irleed": "IRLEED",
     "iq": "IQ-Learn",
-    "irleed_apart": "IRLEED, apart",
-    "irleed_auto": "IRLEED, auto",
     "irleed_survival": "IRLEED, survival",
     "iq_survival": "IQ-Learn, survival",
     "ileed": "ILEED",
     "bc": "cloning",
     "bc_best": "cloning of the best third",
     "irleed_online": "IRLEED online",
-    "irleed_apart_online": "IRLEED online, apart",
     "iq_online": "IQ-Learn online",
     "irleed_survival_online": "IRLEED online, survival",
     "iq_survival_online": "IQ-Learn online, survival",
@@ -190,9 +187,7 @@ def diverged(outcomes: list[Outcome]) -> list[str]:
 def _published() -> dict[str, dict[str, dict[str, float]]]:
     columns = {"best": "best_return", "mean": "mean", "irleed": "irleed_offline", "iq": "iq_offline"}
     columns |= {"ileed": "ileed_offline", "irleed_online": "irleed_online", "iq_online": "iq_online"}
-    for kind in ("_survival", "_apart"):
-        columns |= {name: columns[name.replace(kind, "")] for name in NAMES if kind in name}
-    columns |= {"irleed_auto": "irleed_offline"}
+    columns |= {name: columns[name.replace("_survival", "")] for name in NAMES if "_survival" in name}
     found: dict[str, dict[str, dict[str, float]]] = {}
     for row in paper.published("table1_control"):
         values = {ours: float(row[theirs]) for ours, theirs in columns.items()}

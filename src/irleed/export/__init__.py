@@ -95,6 +95,7 @@ def description(policy: Policy) -> dict[str, Any]:
         action |= {"low": (middle - half).tolist(), "high": (middle + half).tolist()}
         computation = QUANTITY
     between = "0" if last == 1 else f"N = 0 to {last - 1}, one after the other"
+    direct = "" if network.direct is None else " + seen @ direct[k]"
     hidden = f"x = x @ weights.N[k] + offsets.N[k], then {ACTIVATED[network.activation]}, for layer {between}"
     return head | {
         "kind": "ensemble of perceptrons",
@@ -104,9 +105,9 @@ def description(policy: Policy) -> dict[str, Any]:
         "layers": last + 1,
         "activation": network.activation,
         "computation": [
-            "for every member k: x = (observation - centre[k]) / spread[k], flattened in row-major order",
+            "for every member k: x = seen = (observation - centre[k]) / spread[k], flattened in row-major order",
             *([hidden] if last else []),
-            f"x = x @ weights.{last}[k] + offsets.{last}[k]",
+            f"x = x @ weights.{last}[k] + offsets.{last}[k]{direct}",
             *computation,
         ],
     }
@@ -123,5 +124,6 @@ def _meaning(name: str) -> str:
         "half": "[K, action]: half the width of the bounds, the same for all members",
         "weights": "[K, inputs, outputs] of a layer",
         "offsets": "[K, outputs] of a layer",
+        "direct": "[K, inputs, outputs] from the observation to the last layer's output",
     }
     return meanings[name.split(".")[0]]

@@ -116,12 +116,14 @@ def _perceptrons(graph: Graph, policy: NetworkPolicy | GaussianEnsemble) -> str:
     rows = (policy.size, 1, -1)
     x = graph.add("Reshape", OBSERVATION, graph.constant("flat", np.array([-1, entries], np.int64)))
     x = graph.add("Sub", x, graph.constant("centre", np.reshape(network.inputs.centre, rows)))
-    x = graph.add("Div", x, graph.constant("spread", np.reshape(network.inputs.spread, rows)))
+    x = seen = graph.add("Div", x, graph.constant("spread", np.reshape(network.inputs.spread, rows)))
     for layer, (weight, offset) in enumerate(zip(network.weights, network.offsets, strict=True)):
         x = graph.add("MatMul", x, graph.constant(f"weights.{layer}", weight))
         x = graph.add("Add", x, graph.constant(f"offsets.{layer}", np.reshape(offset, rows)))
         if layer < len(network.weights) - 1:
             x = _activated(graph, x, network.activation)
+    if network.direct is not None:
+        x = graph.add("Add", x, graph.add("MatMul", seen, graph.constant("direct", network.direct)))
     return x
 
 

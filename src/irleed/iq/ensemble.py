@@ -14,7 +14,7 @@ from scipy.special import log_softmax
 from irleed._typing import Array, Float, Shaped
 from irleed.data.transitions import Inputs
 from irleed.errors import DataError, SpaceError, problem
-from irleed.iq.networks import ACTIVATIONS, Activation, Blend, Mlp
+from irleed.iq.networks import ACTIVATIONS, Activation, Mlp
 from irleed.policy import SoftmaxPolicy, read_tensors, write_tensors
 
 FORMAT = "irleed-network-policy"
@@ -24,19 +24,6 @@ class NetworkPolicy(eqx.Module):
     """K members that act together: the mean of their log probabilities decides."""
 
     members: SoftmaxPolicy  # of perceptrons; leading axis K
-
-    @classmethod
-    def of(cls, runs: SoftmaxPolicy) -> "NetworkPolicy":
-        """The policies of some runs; one that blends M perceptrons is as good as M members.
-
-        To mix log probabilities is to add logits: what they differ by is the same for every action.
-        """
-        blend = runs.network
-        if not isinstance(blend, Blend):
-            return cls(runs)
-        sharpness = runs.sharpness[:, None] * blend.weights * blend.weights.shape[-1]
-        every = SoftmaxPolicy(blend.networks, sharpness)
-        return cls(jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), every))
 
     def __call__(self, observation: Shaped[Array, "..."]) -> Float[Array, " A"]:
         """Unnormalised log probabilities in one situation, to be traced."""
@@ -123,6 +110,8 @@ def _outputs(policy, obs: Float[Array, "B ..."]) -> Float[Array, "B out"]:
 def write_network(path: str | Path, form: str, network: Mlp, others: dict[str, Array]) -> None:
     """Write perceptrons, and arrays that belong to them, as a safetensors file."""
     arrays = {"centre": network.inputs.centre, "spread": network.inputs.spread, **others}
+    if network.direct is not None:
+        arrays["direct"] = network.direct
     for layer, (weight, offset) in enumerate(zip(network.weights, network.offsets, strict=True)):
         arrays |= {f"weights.{layer}": weight, f"offsets.{layer}": offset}
     header = {"format": form, "version": "1", "activation": network.activation}
@@ -132,7 +121,7 @@ def write_network(path: str | Path, form: str, network: Mlp, others: dict[str, A
 def read_network(path: str | Path, form: str, others: dict[str, int]) -> tuple[Mlp, list[np.ndarray]]:
     """What `write_network` wrote, K perceptrons; `others` says how many axes each array has beside that of members."""
     header, arrays = read_tensors(path, (form,), ("centre", "spread", *others, "weights.0", "offsets.0"))
-    layers = range((len(arrays) - 2 - len(others)) // 2)
+    layers = range((len(arrays) - 2 - len(others) - ("direct" in arrays)) // 2)
     wrong = _wrong(header, arrays, others, layers)
     if wrong is not None:
         raise DataError(problem(str(path), got=wrong, expected="a saved policy", remedy="name another file"))
@@ -141,6 +130,7 @@ def read_network(path: str | Path, form: str, others: dict[str, int]) -> tuple[M
         weights=tuple(arrays[f"weights.{layer}"] for layer in layers),
         offsets=tuple(arrays[f"offsets.{layer}"] for layer in layers),
         activation=cast(Activation, header["activation"]),
+        direct=arrays.get("direct"),
     )
     return network, [arrays[name] for name in others]
 
@@ -154,11 +144,13 @@ def _wrong(header: dict[str, str], arrays: dict[str, np.ndarray], others: dict[s
     members = arrays["centre"].shape[:1]
     shapes = {"centre": arrays["centre"].shape, "spread": arrays["centre"].shape}
     shapes |= {name: arrays[name].shape for name in others}
-    before = int(np.prod(arrays["centre"].shape[1:]))
+    before = entries = int(np.prod(arrays["centre"].shape[1:]))
     for layer in layers:
         after = arrays.get(f"offsets.{layer}", np.zeros(1)).shape[-1:]
         shapes |= {f"weights.{layer}": (*members, before, *after), f"offsets.{layer}": (*members, *after)}
         before = after[0] if after else 0
+    if "direct" in arrays:
+        shapes["direct"] = (*members, entries, before)
     fits = len(members) == 1 and all(
         arrays[name].ndim == 1 + axes and arrays[name].shape[:1] == members for name, axes in others.items()
     )

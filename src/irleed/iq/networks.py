@@ -41,6 +41,7 @@ class Mlp(eqx.Module):
     weights: tuple[Float[Array, "..."], ...]
     offsets: tuple[Float[Array, "..."], ...]
     activation: Activation = eqx.field(static=True, default="elu")
+    direct: Float[Array, "*lanes F out"] | None = None  # from the observation past all layers to the output
 
     @classmethod
     def init(cls, key: Key, inputs: Inputs, sizes: Sequence[int], activation: Activation = "elu") -> "Mlp":
@@ -55,27 +56,17 @@ class Mlp(eqx.Module):
 
     def __call__(self, observation: Float[Array, "..."]) -> Float[Array, " out"]:
         """The output for one observation, of any shape."""
-        inputs = jax.lax.stop_gradient(self.inputs)
-        x = jnp.ravel((observation - inputs.centre) / inputs.spread)
+        seen = x = standardised(self.inputs, observation)
         for weight, offset in zip(self.weights[:-1], self.offsets[:-1], strict=True):
             x = ACTIVATIONS[self.activation](x @ weight + offset)
-        return x @ self.weights[-1] + self.offsets[-1]
+        found = x @ self.weights[-1] + self.offsets[-1]
+        return found if self.direct is None else found + seen @ self.direct
 
 
-class Blend(eqx.Module):
-    """A weighted sum of perceptrons."""
-
-    networks: Mlp  # leading axis M
-    weights: Float[Array, " M"]
-
-    def __call__(self, observation: Float[Array, "..."]) -> Float[Array, " out"]:
-        """The output for one observation, of any shape."""
-        return self.weights @ jax.vmap(lambda network: network(observation))(self.networks)
-
-    def added_to(self, network: Mlp, scale: Scalar = 1.0) -> "Blend":
-        """`scale` times this, and one perceptron more."""
-        networks = jax.tree.map(lambda own, others: jnp.concatenate([own[None], others]), network, self.networks)
-        return Blend(networks, jnp.concatenate([jnp.ones(1, jnp.float32), scale * self.weights]))
+def standardised(inputs: Inputs, observation: Float[Array, "..."]) -> Float[Array, " F"]:
+    """What networks see of one observation, of any shape."""
+    inputs = jax.lax.stop_gradient(inputs)
+    return jnp.ravel((observation - inputs.centre) / inputs.spread)
 
 
 class AbstractBias(eqx.Module):
@@ -85,9 +76,37 @@ class AbstractBias(eqx.Module):
     def __call__(self, observation: Float[Array, "B ..."], demonstrator: Int[Array, " B"]) -> Float[Array, "B A"]:
         """The bias of one demonstrator in each situation of a batch."""
 
-    @abc.abstractmethod
-    def mean(self, weights: Float[Array, " D"]) -> Blend:
-        """What the biases of all demonstrators are on average, by weights that sum to 1."""
+
+class Linear(AbstractBias):
+    """Linear in the observation, and nought at first: so simple that what is left belongs to the shared Q.
+
+    However large, such a bias is the same everywhere, so that where one demonstrator alone has been, what the others
+    would do there is known all the same.
+    """
+
+    inputs: Inputs  # held fixed
+    weights: Float[Array, "*lanes D F A"]
+    offsets: Float[Array, "*lanes D A"]
+
+    @classmethod
+    def init(cls, demonstrators: int, inputs: Inputs, actions: int) -> "Linear":
+        """Nobody is biased."""
+        entries, nought = inputs.centre.size, jnp.zeros((demonstrators, actions), jnp.float32)
+        return cls(inputs, jnp.zeros((demonstrators, entries, actions), jnp.float32), nought)
+
+    def __call__(self, observation: Float[Array, "B ..."], demonstrator: Int[Array, " B"]) -> Float[Array, "B A"]:
+        """See `AbstractBias`."""
+        seen = jax.vmap(standardised, (None, 0))(self.inputs, observation)
+        own = jax.nn.one_hot(demonstrator, len(self.offsets))
+        # A product with everyone's weights rather than an index, whose gradient is a scatter: that would be slow.
+        placed = (own[:, :, None] * seen[:, None, :]).reshape(len(seen), -1)
+        return placed @ self.weights.reshape(placed.shape[1], -1) + own @ self.offsets
+
+    def added_to(self, network: Mlp, say: Float[Array, " D"], scale: Scalar) -> Mlp:
+        """A network without a direct path, and `scale` times the mean of all biases by everyone's say in it."""
+        last = network.offsets[-1] + scale * (say @ self.offsets)
+        direct = scale * jnp.tensordot(say, self.weights, 1)
+        return Mlp(network.inputs, network.weights, (*network.offsets[:-1], last), network.activation, direct)
 
 
 class Independent(AbstractBias):
@@ -108,10 +127,6 @@ class Independent(AbstractBias):
         every = jax.vmap(lambda network: jax.vmap(network)(observation))(self.network)
         # A sum rather than an index, whose gradient is a scatter: that would be slow.
         return jnp.sum(jax.nn.one_hot(demonstrator, len(every), axis=0)[:, :, None] * every, 0)
-
-    def mean(self, weights: Float[Array, " D"]) -> Blend:
-        """See `AbstractBias`."""
-        return Blend(self.network, weights)
 
 
 class LowRank(AbstractBias):
@@ -137,13 +152,6 @@ class LowRank(AbstractBias):
     def __call__(self, observation: Float[Array, "B ..."], demonstrator: Int[Array, " B"]) -> Float[Array, "B A"]:
         """See `AbstractBias`."""
         return jax.vmap(lambda own, head: self.trunk(own) @ head)(observation, self.heads[demonstrator])
-
-    def mean(self, weights: Float[Array, " D"]) -> Blend:
-        """See `AbstractBias`: the trunk's last layer and the mean of the heads are one layer."""
-        head = jnp.tensordot(weights, self.heads, 1)
-        last = (self.trunk.weights[-1] @ head, self.trunk.offsets[-1] @ head)
-        network = eqx.tree_at(lambda n: (n.weights[-1], n.offsets[-1]), self.trunk, last)
-        return Blend(jax.tree.map(lambda leaf: leaf[None], network), jnp.ones(1, jnp.float32))
 
 
 def biases(

@@ -12,11 +12,11 @@ from irleed.data.transitions import Inputs, Row, Transitions
 from irleed.envs.step import Transition
 from irleed.iq import objective
 from irleed.iq.agent import AbstractAgent
-from irleed.iq.soft_q import APART, Parameters, SoftQ
+from irleed.iq.soft_q import Parameters, SoftQ
 from irleed.policy import SoftmaxPolicy
 
 # Slower than offline: what was played keeps changing.
-SLOWER: dict[str, Any] = {"rate": 1e-3, "precision_rate": 3e-4, "bias_rate": 3e-5}
+SLOWER: dict[str, Any] = {"rate": 1e-3, "precision_rate": 3e-4, "bias_rate": 3e-3}
 
 
 class OnlineSoftQ(AbstractAgent):
@@ -50,11 +50,6 @@ class OnlineSoftQ(AbstractAgent):
     def survival(cls, **settings) -> "OnlineSoftQ":
         """Where an early end is a failure, see `SoftQ.survival`; settings are those of the learner."""
         return cls(learner=SoftQ.survival(**{"penalty": 50.0, **SLOWER, **settings}), share=0.5)
-
-    @classmethod
-    def apart(cls, **settings) -> "OnlineSoftQ":
-        """For demonstrators who are each consistent and differ, see `SoftQ.apart`; settings are the learner's."""
-        return cls(learner=SoftQ(**{"penalty": 0.05, **SLOWER, **APART, **settings}))
 
     def parameters(self, key: Key, inputs: Inputs, actions: int, demonstrators: int) -> Parameters:
         """See `AbstractAlgorithm.parameters`."""

@@ -1,6 +1,6 @@
 """IRLEED on inverse soft Q-learning, for discrete actions; IQ-Learn is its special case."""
 
-from typing import Any, Literal
+from typing import Literal
 
 import equinox as eqx
 import jax
@@ -10,12 +10,10 @@ from irleed._typing import Array, Float, Int, Key, Scalar, Shaped
 from irleed.algorithm import AbstractOffline, View
 from irleed.data.transitions import Inputs, Row, Transitions
 from irleed.demonstrator import gauge
+from irleed.errors import ConfigError, problem
 from irleed.iq import objective
-from irleed.iq.networks import AbstractBias, Activation, Blend, Mlp, biases
+from irleed.iq.networks import AbstractBias, Activation, Linear, Mlp, biases
 from irleed.policy import SoftmaxPolicy
-
-# Who is consistent in their own way is learnt mostly by themselves.
-APART: dict[str, Any] = {"bias_rate": 1e-3, "bias_penalty": 0.01, "centred": True}
 
 
 class Parameters(eqx.Module):
@@ -31,14 +29,15 @@ class SoftQ(AbstractOffline):
 
     **Fields:**
 
-    - `hidden`, `activation`: sizes of the hidden layers of Q and of the biases, and what is between them.
+    - `hidden`, `activation`: sizes of the hidden layers of Q, and what is between them.
     - `steps`, `batch`, `rate`: of Adam; `precision_rate` and `bias_rate` for their parameters.
     - `discount`: $\gamma$.
     - `temperature`: $T$; 1 is natural scale, in which the network's outputs are logits.
     - `penalty`: $c$ of $c\,(T r)^2$, the penalty on large rewards: what brings the dynamics in.
     - `bias_scale`, `bias_penalty`: $\alpha$, and the weight of $\epsilon_i^2$.
-    - `rank`: None for a bias network each; else a shared trunk with so many outputs and a linear head each.
-    - `centred`: whether the policy is that of all together, see `shared`.
+    - `bias_hidden`: None for biases that are linear in the observation, see `shared`; else sizes of the hidden layers
+      of bias networks.
+    - `rank`: None for a bias network each; else one trunk with so many outputs and a linear head each.
     - `learn_precision`, `learn_bias`: neither is IQ-Learn, see `iq`.
     """
 
@@ -49,30 +48,27 @@ class SoftQ(AbstractOffline):
     decay: bool = eqx.field(static=True, default=True)
     rate: Scalar = 1e-3
     precision_rate: Scalar = 1e-3
-    bias_rate: Scalar = 1e-4
+    bias_rate: Scalar = 1e-2
     discount: Scalar = 0.99
     temperature: Scalar = 1.0
     penalty: Scalar = 0.5
     bias_scale: Scalar = 1.0
-    bias_penalty: Scalar = 10.0
+    bias_penalty: Scalar = 0.01
+    bias_hidden: tuple[int, ...] | None = eqx.field(static=True, default=None)
     rank: int | None = eqx.field(static=True, default=None)
-    centred: bool = eqx.field(static=True, default=False)
     value: Literal["demonstrations", "initial"] = eqx.field(static=True, default="demonstrations")
     learn_precision: bool = eqx.field(static=True, default=True)
     learn_bias: bool = eqx.field(static=True, default=True)
+
+    def __check_init__(self) -> None:
+        if self.rank is not None and self.bias_hidden is None:
+            expected, remedy = "bias_hidden, the layers of the trunk", "give both or neither"
+            raise ConfigError(problem("rank of biases", got="linear biases", expected=expected, remedy=remedy))
 
     @classmethod
     def iq(cls, **settings) -> "SoftQ":
         """IQ-Learn: precision 1 and bias 0 held fixed."""
         return cls(learn_precision=False, learn_bias=False, **settings)
-
-    @classmethod
-    def apart(cls, **settings) -> "SoftQ":
-        """For demonstrators who are each consistent and differ: large biases, and the policy of all together.
-
-        Otherwise, where one of them alone has been, the shared Q learns to act as they do, however bad they are.
-        """
-        return cls(**{**APART, **settings})
 
     @classmethod
     def survival(cls, **settings) -> "SoftQ":
@@ -90,15 +86,18 @@ class SoftQ(AbstractOffline):
         The paper learns the precision itself at a rate of 5e-4, from 1 / T on: a rate of 5e-4 T for its logarithm.
         """
         rates = {"rate": 1e-4, "precision_rate": 5e-7, "bias_rate": 1e-5, "steps": 50_000, "decay": False}
-        bias = {"bias_scale": 0.01, "bias_penalty": 0.01}
+        bias = {"bias_scale": 0.01, "bias_penalty": 0.01, "bias_hidden": (64, 64)}
         return cls(**{"activation": "elu", "temperature": 1e-3, "penalty": 0.5, **rates, **bias, **settings})
 
     def parameters(self, key: Key, inputs: Inputs, actions: int, demonstrators: int) -> Parameters:
         """See `AbstractAlgorithm.parameters`."""
         q_key, bias_key = jax.random.split(key)
-        sizes = (*self.hidden, actions)
-        bias = biases(bias_key, demonstrators, inputs, sizes, self.activation, self.rank, self.learn_bias)
-        q = Mlp.init(q_key, inputs, sizes, self.activation)
+        q = Mlp.init(q_key, inputs, (*self.hidden, actions), self.activation)
+        if self.bias_hidden is None:
+            bias = Linear.init(demonstrators if self.learn_bias else 0, inputs, actions)
+        else:
+            sizes = (*self.bias_hidden, actions)
+            bias = biases(bias_key, demonstrators, inputs, sizes, self.activation, self.rank, self.learn_bias)
         return Parameters(q, jnp.zeros(demonstrators, jnp.float32), bias)
 
     def rates(self) -> dict[str, Scalar]:
@@ -153,15 +152,16 @@ class SoftQ(AbstractOffline):
         """The shared policy: precision 1 and bias 0 in the gauge."""
         return SoftmaxPolicy(self.shared(parameters), jnp.asarray(1 / self.temperature, jnp.float32))
 
-    def shared(self, parameters: Parameters) -> Mlp | Blend:
-        r"""$Q$, or if biases are `centred`, $\sum_i \beta_i (Q + \alpha\epsilon_i) / \sum_i \beta_i$.
+    def shared(self, parameters: Parameters) -> Mlp:
+        r"""With linear biases $\sum_i \beta_i (Q + \alpha\epsilon_i) / \sum_i \beta_i$, with networks $Q$.
 
-        The latter is the mean of everyone's log probabilities, but for its scale: who is surer has more of a say.
+        The former is the mean of everyone's log probabilities, but for its scale: who is surer has more of a say. What
+        the biases have in common is no bias.
         """
-        if not (self.learn_bias and self.centred):
+        if not (self.learn_bias and isinstance(parameters.bias, Linear)):
             return parameters.q
         say = jax.nn.softmax(self.learn_precision * parameters.log_precision)
-        return parameters.bias.mean(say).added_to(parameters.q, self.bias_scale)
+        return parameters.bias.added_to(parameters.q, say, self.bias_scale)
 
     def log_precision(self, parameters: Parameters, data: Transitions) -> Float[Array, " D"]:
         """See `AbstractAlgorithm.log_precision`."""

@@ -5,9 +5,10 @@ import dataclasses
 from irleed.iq.gaussian_q import GaussianQ
 from irleed.iq.online import OnlineSoftQ
 from irleed.iq.sac import Sac
-from irleed.iq.soft_q import APART, SoftQ
+from irleed.iq.soft_q import SoftQ
 
-# Up to this many demonstrators have a bias network each; more share a trunk with this many outputs.
+# With continuous actions, up to this many demonstrators have a bias network each; more share a trunk with this many
+# outputs.
 OWN_NETWORKS, RANK = 16, 8
 
 
@@ -17,17 +18,13 @@ def suitable(
     online: bool = False,
     iq: bool = False,
     survival: bool = False,
-    apart: bool = False,
     continuous: bool = False,
 ) -> SoftQ | OnlineSoftQ | GaussianQ | Sac:
-    """IRLEED, or IQ-Learn, with biases for so many demonstrators; see `SoftQ.survival` and `SoftQ.apart`."""
-    changes: dict[str, object] = {"rank": None if demonstrators <= OWN_NETWORKS else RANK}
-    if iq:
-        changes |= {"learn_precision": False, "learn_bias": False}
+    """IRLEED, or IQ-Learn, with biases for so many demonstrators; see `SoftQ.survival`."""
+    changes: dict[str, object] = {"learn_precision": False, "learn_bias": False} if iq else {}
     if continuous:
-        return dataclasses.replace(Sac() if online else GaussianQ(), **changes)
-    if apart:
-        changes |= APART
+        rank = None if demonstrators <= OWN_NETWORKS else RANK
+        return dataclasses.replace(Sac() if online else GaussianQ(), rank=rank, **changes)
     if online:
         playing = OnlineSoftQ.survival() if survival else OnlineSoftQ()
         return dataclasses.replace(playing, learner=dataclasses.replace(playing.learner, **changes))
