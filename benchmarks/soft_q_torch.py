@@ -25,7 +25,7 @@ def mlp(inputs: int, settings: Any, outputs: int) -> nn.Sequential:
 
 
 class SoftQ(nn.Module):
-    """A shared Q; with demonstrators, their precisions and a bias network each."""
+    """A shared Q; with demonstrators, their precisions and linear biases."""
 
     def __init__(self, settings: Any, obs: Tensor, actions: int, demonstrators: int) -> None:
         super().__init__()
@@ -35,7 +35,9 @@ class SoftQ(nn.Module):
         self.q = mlp(obs.shape[1], settings, actions)
         if settings.learn_bias:
             self.log_precision = nn.Parameter(torch.zeros(demonstrators))
-            self.bias = nn.ModuleList(mlp(obs.shape[1], settings, actions) for _ in range(demonstrators))
+            self.bias = nn.Linear(obs.shape[1], demonstrators * actions)  # everyone's at once
+            nn.init.zeros_(self.bias.weight)
+            nn.init.zeros_(self.bias.bias)
 
     def logits(self, obs: Tensor, demonstrator: Tensor) -> tuple[Tensor, Tensor | None]:
         """Those of the demonstrators that took the actions, and their biases."""
@@ -44,7 +46,7 @@ class SoftQ(nn.Module):
         if not self.settings.learn_bias:
             return q / self.settings.temperature, None
         log_precision = self.log_precision - self.log_precision.mean()
-        every = torch.stack([network(x) for network in self.bias], 1)
+        every = self.bias(x).view(len(x), len(log_precision), -1)
         bias = every[torch.arange(len(x)), demonstrator]
         precision = log_precision.exp()[demonstrator].unsqueeze(1)
         return precision * (q + self.settings.bias_scale * bias) / self.settings.temperature, bias
@@ -74,9 +76,9 @@ def load(model: SoftQ, parameters: Any) -> None:
     with torch.no_grad():
         if model.settings.learn_bias:
             model.log_precision.copy_(torch.tensor(parameters.log_precision.tolist()))
-            network = parameters.bias.network
-            for number, own in enumerate(model.bias):
-                pairs.append((own, [w[number] for w in network.weights], [b[number] for b in network.offsets]))
+            bias = parameters.bias
+            every = bias.weights.transpose(1, 0, 2).reshape(bias.weights.shape[1], -1)
+            pairs.append((nn.Sequential(model.bias), [every], [bias.offsets.reshape(-1)]))
         for modules, weights, offsets in pairs:
             layers = [module for module in modules if isinstance(module, nn.Linear)]
             for layer, weight, offset in zip(layers, weights, offsets, strict=True):

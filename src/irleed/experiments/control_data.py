@@ -67,7 +67,7 @@ TASKS = {
         "lunarlander",
         "LunarLander-v3",
         "lunarlander_iq",
-        four_settings((0.6, 0.3), 40.0),
+        four_settings((1.0, 0.3), 40.0),
         10,
         BiasKind((64, 64), "elu"),
     ),
