@@ -1,5 +1,6 @@
 """An exported policy is the policy: in ONNX, by what policy.json says, and with a card that is plain text."""
 
+import dataclasses
 import json
 import sys
 
@@ -43,8 +44,14 @@ def network(activation: str, shape: tuple[int, ...], sizes: tuple[int, ...]) -> 
     return Mlp(inputs, tuple(drawn(*layer) for layer in layers), tuple(drawn(each) for each in sizes), activation)
 
 
-def choosing(activation: str = "norm_relu", shape: tuple[int, ...] = (2, 3), sizes=(8, 5, ACTIONS)) -> NetworkPolicy:
-    return NetworkPolicy(SoftmaxPolicy(network(activation, shape, sizes), np.array([0.5, 1.0, 2.0], np.float32)))
+def choosing(
+    activation: str = "norm_relu", shape: tuple[int, ...] = (2, 3), sizes=(8, 5, ACTIONS), direct: bool = False
+) -> NetworkPolicy:
+    found = network(activation, shape, sizes)
+    if direct:
+        path = np.random.default_rng(1).normal(size=(MEMBERS, int(np.prod(shape)), sizes[-1])).astype(np.float32)
+        found = dataclasses.replace(found, direct=path)
+    return NetworkPolicy(SoftmaxPolicy(found, np.array([0.5, 1.0, 2.0], np.float32)))
 
 
 def steering(activation: str = "relu") -> GaussianEnsemble:
@@ -64,9 +71,12 @@ def in_onnx(policy, path, obs: np.ndarray) -> dict[str, np.ndarray]:
 
 
 @pytest.mark.parametrize("activation", ACTIVATIONS)
-@pytest.mark.parametrize(("shape", "sizes"), [((2, 3), (8, 5, ACTIONS)), ((), (3, ACTIONS)), ((4,), (ACTIONS,))])
-def test_networks_are_the_same_in_onnx(tmp_path, activation, shape, sizes):
-    policy = choosing(activation, shape, sizes)
+@pytest.mark.parametrize(
+    ("shape", "sizes", "direct"),
+    [((2, 3), (8, 5, ACTIONS), False), ((2, 3), (8, 5, ACTIONS), True), ((), (3, ACTIONS), True), ((4,), (4,), False)],
+)
+def test_networks_are_the_same_in_onnx(tmp_path, activation, shape, sizes, direct):
+    policy = choosing(activation, shape, sizes, direct)
     obs = np.random.default_rng(1).normal(size=(50, *shape)).astype(np.float32) * 3
     found = in_onnx(policy, tmp_path / "policy.onnx", obs)
     np.testing.assert_allclose(found["log_probabilities"], log_softmax(policy.scores(obs), -1), atol=1e-5, rtol=1e-5)
@@ -126,18 +136,21 @@ def by_description(folder, obs: np.ndarray) -> np.ndarray:
     assert ACTIVATED[said["activation"]] in said["computation"][1]
     score = []
     for k in range(said["members"]):
-        x = ((obs - tensors["centre"][k]) / tensors["spread"][k]).ravel()
+        x = seen = ((obs - tensors["centre"][k]) / tensors["spread"][k]).ravel()
         for layer in range(said["layers"]):
             x = x @ tensors[f"weights.{layer}"][k] + tensors[f"offsets.{layer}"][k]
             if layer < said["layers"] - 1:
                 c = x - np.mean(x)
                 x = np.maximum(c / np.sqrt(np.mean(c**2) + 0.00001), 0)
+        if "seen @ direct[k]" in " ".join(said["computation"]):
+            x = x + seen @ tensors["direct"][k]
         score.append(log_softmax(tensors["sharpness"][k] * x))
     return log_softmax(np.mean(score, 0))
 
 
-def test_the_description_is_enough_to_write_the_policy_again(tmp_path):
-    policy = choosing()
+@pytest.mark.parametrize("direct", [False, True], ids=["layers alone", "direct path"])
+def test_the_description_is_enough_to_write_the_policy_again(tmp_path, direct):
+    policy = choosing(direct=direct)
     export(run_folder(tmp_path / "run", policy, members=MEMBERS), tmp_path / "out")
     assert {path.name for path in (tmp_path / "out").iterdir()} == {"policy.safetensors", "policy.json", "README.md"}
     obs = np.random.default_rng(2).normal(size=(2, 3)).astype(np.float32)

@@ -205,6 +205,7 @@ def test_what_suits_which_purpose():
     assert suitable(3) == SoftQ() and suitable(3, iq=True) == SoftQ.iq() and suitable(3, online=True) == OnlineSoftQ()
     assert suitable(3, survival=True) == SoftQ.survival()
     assert suitable(3, online=True, survival=True) == OnlineSoftQ.survival()
+    assert suitable(17, survival=True) == SoftQ.survival(rank=8) and suitable(1000) == SoftQ()
 
 
 @pytest.mark.parametrize("kind", [{}, {"bias_hidden": (8,), "rank": 4}], ids=["linear", "low rank"])
@@ -331,6 +332,8 @@ def test_corrupt_and_foreign_files_are_refused(learnt, tmp_path):
         (header, {name: array for name, array in arrays.items() if name != "offsets.1"}),
         (header, {name: array for name, array in arrays.items() if name != "centre"}),
         (header, arrays | {"weights.1": arrays["weights.1"][:, :-1]}),
+        (header, arrays | {"direct": arrays["direct"][:, :-1]}),
+        (header, arrays | {"direct": arrays["direct"][0]}),
         (header, arrays | {"sharpness": arrays["sharpness"][:2]}),
         (header, arrays | {"sharpness": arrays["sharpness"][0]}),
         (header, arrays | {"spread": arrays["spread"][:, :1]}),

@@ -49,7 +49,7 @@ class OnlineSoftQ(AbstractAgent):
     @classmethod
     def survival(cls, **settings) -> "OnlineSoftQ":
         """Where an early end is a failure, see `SoftQ.survival`; settings are those of the learner."""
-        return cls(learner=SoftQ.survival(**{"penalty": 50.0, **SLOWER, **settings}), share=0.5)
+        return cls(learner=SoftQ.survival(**{"penalty": 50.0, **SLOWER, "bias_rate": 3e-5, **settings}), share=0.5)
 
     def parameters(self, key: Key, inputs: Inputs, actions: int, demonstrators: int) -> Parameters:
         """See `AbstractAlgorithm.parameters`."""

@@ -75,9 +75,10 @@ class SoftQ(AbstractOffline):
         """For tasks in which an early end is a failure, as on CartPole; on LunarLander, where not, policies crash.
 
         A large penalty draws all rewards to nought. What is left of the values is the entropy still to come, which an
-        end cuts off, so that they say how long a smooth network expects to go on.
+        end cuts off, so that they say how long a smooth network expects to go on. Biases are small networks.
         """
-        return cls(**{"activation": "elu", "rate": 4e-3, "penalty": 200.0, **settings})
+        bias = {"bias_hidden": (64, 64), "bias_rate": 1e-4, "bias_penalty": 10.0}
+        return cls(**{"activation": "elu", "rate": 4e-3, "penalty": 200.0, **bias, **settings})
 
     @classmethod
     def paper(cls, **settings) -> "SoftQ":

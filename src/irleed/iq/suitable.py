@@ -7,8 +7,7 @@ from irleed.iq.online import OnlineSoftQ
 from irleed.iq.sac import Sac
 from irleed.iq.soft_q import SoftQ
 
-# With continuous actions, up to this many demonstrators have a bias network each; more share a trunk with this many
-# outputs.
+# Where biases are networks, up to this many demonstrators have one each; more share a trunk with this many outputs.
 OWN_NETWORKS, RANK = 16, 8
 
 
@@ -22,9 +21,10 @@ def suitable(
 ) -> SoftQ | OnlineSoftQ | GaussianQ | Sac:
     """IRLEED, or IQ-Learn, with biases for so many demonstrators; see `SoftQ.survival`."""
     changes: dict[str, object] = {"learn_precision": False, "learn_bias": False} if iq else {}
+    if (continuous or survival) and demonstrators > OWN_NETWORKS:
+        changes |= {"rank": RANK}
     if continuous:
-        rank = None if demonstrators <= OWN_NETWORKS else RANK
-        return dataclasses.replace(Sac() if online else GaussianQ(), rank=rank, **changes)
+        return dataclasses.replace(Sac() if online else GaussianQ(), **changes)
     if online:
         playing = OnlineSoftQ.survival() if survival else OnlineSoftQ()
         return dataclasses.replace(playing, learner=dataclasses.replace(playing.learner, **changes))
