@@ -16,7 +16,7 @@ from irleed.iq.soft_q import Parameters, SoftQ
 from irleed.policy import SoftmaxPolicy
 
 # Slower than offline: what was played keeps changing.
-SLOWER: dict[str, Any] = {"rate": 1e-3, "precision_rate": 3e-4, "bias_rate": 3e-3}
+SLOWER: dict[str, Any] = {"rate": 1e-3, "precision_rate": 3e-4}
 
 
 class OnlineSoftQ(AbstractAgent):
