@@ -5,7 +5,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from irleed._typing import Array, Bool, Float, Int, Key, Shaped
+from irleed._typing import Array, Float, Int, Key, Shaped
 from irleed.data.demonstrations import Demonstrations
 
 COLUMNS = ("obs", "next_obs", "action", "proceeds", "demonstrator")
@@ -51,13 +51,10 @@ class Transitions(eqx.Module):
     size: Int[Array, ""]
 
     @classmethod
-    def from_demonstrations(
-        cls, data: Demonstrations, every: int = 1, episodes: Bool[np.ndarray, " E"] | None = None
-    ) -> "Transitions":
-        """Every so manieth transition of each episode, from its first on; of all episodes, or of those marked."""
+    def from_demonstrations(cls, data: Demonstrations, every: int = 1) -> "Transitions":
+        """Every so manieth transition of each episode, from its first on."""
         within = np.arange(data.transitions) - data.start[data.episode]
-        chosen = within % every == 0
-        return cls.at(data, np.flatnonzero(chosen if episodes is None else chosen & episodes[data.episode]))
+        return cls.at(data, np.flatnonzero(within % every == 0))
 
     @classmethod
     def at(cls, data: Demonstrations, chosen: Int[np.ndarray, " K"]) -> "Transitions":
