@@ -134,7 +134,7 @@ def relative_returns(settings: Sequence[str], methods: Mapping[str, Curve]) -> F
     axes.set(xlabel="precision and accuracy of the demonstrators", ylabel="return / best demonstrator")
     axes.set_ylim(bottom=min(0.0, lowest))
     if few:
-        axes.legend(frameon=False, ncols=2)
+        figure.legend(frameon=False, ncols=2, loc="outside upper center")
     else:
         figure.legend(frameon=False, loc="outside right center")
     axes.spines[["top", "right"]].set_visible(False)
