@@ -38,7 +38,7 @@ def runs(tmp_path_factory, compiled_once):
         _networks(folder)
     finally:
         jax.config.update("jax_disable_most_optimizations", False)
-    for name, source in (("control", "control/cartpole_offline.json"), ("sweep", "gridworld/known.json")):
+    for name, source in (("control", "control/cartpole_penalty_5.json"), ("sweep", "gridworld/known.json")):
         found = json.loads((RESULTS / source).read_text())
         (folder / name).mkdir()
         # A few settings of a sweep say as much as 121 of them, and are shown alike.
