@@ -3,7 +3,8 @@
     python benchmarks/sac_ablation.py --out runs/ablation                       meant for a GPU
     python benchmarks/sac_ablation.py --out runs/ablation --only default iq     some of it
 
-The default's rates are constant; the other rows have rates that go down to nought, and change one thing about that.
+Rates are constant in the default and with the precision of returns; the other rows have rates that go down to nought,
+and change one thing about that.
 All seeds of a row are one batch, on the same demonstrations. A run that was stopped goes on from its last checkpoint
 when the same command is given again. A figure is the mean over the last quarter of the evaluations, by likeliest
 actions, one episode each.
@@ -23,7 +24,7 @@ import tyro
 from irleed._files import write_json
 from irleed.arena import HostArena
 from irleed.checkpoint import Keeper
-from irleed.experiments.hopper_data import ENV_ID, POLICIES, data_sets, kept_demonstrations
+from irleed.experiments.hopper_data import ENV_ID, POLICIES, Teachers, data_sets, kept_demonstrations
 from irleed.experiments.hopper_results import interval
 from irleed.iq.sac import Sac
 from irleed.store import keep, kept, plain
@@ -32,6 +33,7 @@ from irleed.trials import learn_and_try
 COOLED = functools.partial(Sac, decay=True)
 ROWS = {
     "default": Sac(),
+    "precision of returns": Sac(precision="returns"),
     "rates down to nought": COOLED(),
     "iq": Sac.iq(decay=True),
     "precision alone": COOLED(learn_bias=False),
@@ -61,6 +63,8 @@ class Config:
     """Rows to run."""
     source: str = "ABC"
     """Whom to learn from."""
+    teachers: Teachers = "sac"
+    """Stages of soft actor-critic, or of IQ-Learn."""
     seeds: int = 5
     """Runs for each row."""
     steps: int = 200_000
@@ -76,11 +80,11 @@ class Config:
 def row(config: Config, name: str, arena: HostArena) -> dict[str, np.ndarray]:
     """What one row came to, from the folder or anew."""
     agent = dataclasses.replace(ROWS[name], steps=config.steps, capacity=min(config.steps, Sac().capacity))
-    shared = {key: str(getattr(config, key)) for key in ("source", "seeds", "every", "seed")}
+    shared = {key: str(getattr(config, key)) for key in ("source", "teachers", "seeds", "every", "seed")}
     file, fingerprint = config.out / f"{name.replace(' ', '_')}.npz", {**shared, **plain(agent, "agent")}
     found = kept(file, fingerprint)
     if found is None:
-        demonstrations = kept_demonstrations(config.out, config.seed, 1_000, config.workers)
+        demonstrations = kept_demonstrations(config.out, config.seed, 1_000, config.workers, config.teachers)
         data = data_sets(demonstrations, (config.source,), config.seeds)
         learn_key, play_key = jax.random.split(jax.random.key(config.seed + 1))
         keys = jax.random.split(learn_key, config.seeds)

@@ -2,6 +2,7 @@
 
 import csv
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,11 +12,14 @@ from irleed.arena import DeviceArena, HostArena, likeliest
 from irleed.cli import main
 from irleed.data.transitions import Inputs
 from irleed.envs.cartpole import CartPole
+from irleed.envs.step import Bounds
 from irleed.experiments.critics import load_critic, save_critic
-from irleed.experiments.experts import by_actor_critic, by_imitation
+from irleed.experiments.experts import by_actor_critic, by_imitation, shown_by
 from irleed.experiments.stages import Stages
+from irleed.iq.gaussian import GaussianPolicy, Squashing
 from irleed.iq.gaussian_ensemble import GaussianEnsemble
 from irleed.iq.networks import Mlp
+from irleed.iq.sac import Sac
 from irleed.iq.sac_expert import SacExpert
 from irleed.iq.soft_q import SoftQ
 from irleed.simulate_critic import CriticDemonstrator
@@ -75,10 +79,42 @@ def test_stages_of_training_are_kept_with_what_they_earn(tmp_path):
     assert not np.allclose(first.predict(obs, deterministic=True)[0], end, rtol=1e-5)
 
 
+def test_a_policy_is_imitated_from_what_it_does(tmp_path):
+    """Every run learns from the same steps, which are the policy's own; and learns something else from them."""
+    arena, teacher = HostArena("Pendulum-v1"), steady_policy()
+    try:
+        data = shown_by(arena, jax.random.key(1), teacher, 2, 2)
+        assert np.array_equal(data.obs[0], data.obs[1]) and data.size.tolist() == [400, 400]
+        expected, _ = teacher.predict(np.asarray(data.obs[0]), deterministic=True)
+        np.testing.assert_allclose(data.action[0], expected, atol=0.1)
+        agent = Sac.iq(hidden=(8,), steps=160, copies=4, warm=20, batch=8, capacity=160)
+        experts = by_actor_critic(arena, jax.random.split(jax.random.key(0), 2), agent, nothing, data=data)
+    finally:
+        arena.close()
+    assert experts.diverged.tolist() == [-1, -1]
+    experts.save(tmp_path / "one.safetensors", 1)
+    learnt, obs = GaussianEnsemble.load(tmp_path / "one.safetensors"), np.asarray(data.obs[0][:5])
+    other = jax.tree.map(lambda leaf: leaf[0], experts.policies)
+    assert not np.allclose(
+        learnt.predict(obs, deterministic=True)[0], jax.vmap(likeliest, (None, None, 0))(other, jax.random.key(0), obs)
+    )
+
+
+def steady_policy() -> GaussianEnsemble:
+    """Of Pendulum: its actions hardly differ from their middle."""
+    plain = Inputs(jnp.zeros(3), jnp.ones(3))
+    network = Mlp.init(jax.random.key(3), plain, (8, 2), "relu")
+    still = (*network.offsets[:-1], jnp.asarray([0.3, -5.0], jnp.float32))
+    network = eqx.tree_at(lambda it: it.offsets, network, still)
+    squashing = Squashing.into(Bounds(np.full(1, -2.0), np.full(1, 2.0)))
+    return GaussianEnsemble(jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], GaussianPolicy(network, squashing)))
+
+
 @pytest.mark.parametrize(
     "arguments, said",
     [
-        (["--env", "Pendulum-v1", "--imitate", "cartpole"], "1 numbers"),
+        (["--env", "Pendulum-v1", "--imitate", "cartpole"], "a saved policy, or one of hopper_a"),
+        (["--env", "Pendulum-v1", "--imitate", "hopper_a"], "expected 3 inputs and 1 numbers an action"),
         (["--stages", "-1"], "0 or more"),
         (["--copies", "0"], "1 or more"),
         (["--imitate", "nobody"], "a saved critic, or one of cartpole"),

@@ -14,6 +14,7 @@ from irleed.data.transitions import Inputs, Transitions
 from irleed.envs.step import Bounds
 from irleed.iq.gaussian import Gaussian, GaussianView, Squashing
 from irleed.iq.gaussian_q import GaussianQ
+from irleed.iq.residuals import counts
 from irleed.iq.sac import Sac
 
 pytestmark = [pytest.mark.optax, pytest.mark.usefixtures("compiled_quickly")]
@@ -165,10 +166,10 @@ def test_who_counts_for_more_moves_the_shared_policy_alone(data):
     parameters = init(algorithm, jax.random.key(0), data, ACTIONS, DEMONSTRATORS).parameters
     parameters = eqx.tree_at(lambda p: p.log_precision, parameters, jnp.asarray([0.5, -0.4, -0.1], jnp.float32))
     batch = data.sample(jax.random.key(1), 50)
-    counts = parameters.counts(batch.demonstrator, algorithm.sharpness, jnp.ones(50, jnp.float32))
+    count = counts(parameters.log_precision, batch.demonstrator, algorithm.sharpness, jnp.ones(50, jnp.float32))
     alone = [jax.tree.map(lambda leaf, row=row: leaf[row : row + 1], batch) for row in range(50)]
     each = jnp.stack([ALGORITHMS["iq"].loss(parameters, row) for row in alone])
-    shared = jnp.mean(counts * each)
+    shared = jnp.mean(count * each)
     shift = jnp.zeros((50, 1), jnp.float32)  # heads at zero, as they start out
     found = float(algorithm.loss(parameters, batch))
     assert found == pytest.approx(float(shared + parameters.misfit(batch, shift)), rel=1e-5)

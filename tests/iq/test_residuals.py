@@ -9,6 +9,7 @@ import pytest
 from irleed.data.transitions import Inputs, Row
 from irleed.envs.step import Bounds
 from irleed.iq.gaussian_q import GaussianQ, Parameters
+from irleed.iq.residuals import counts
 
 SPREAD, SHIFT = np.array([0.05, 0.1, 0.2], np.float32), 0.2
 
@@ -35,9 +36,9 @@ def rows(parameters: Parameters, count: int = 6_000) -> Row:
 def test_whoever_is_more_precise_counts_for_more(parameters, sharpness):
     """By precision to the power of the sharpness, one on average over the rows that are counted."""
     who, counted = jnp.asarray([0, 1, 2, 2]), jnp.asarray([1.0, 1.0, 1.0, 0.0], jnp.float32)
-    counts = np.asarray(parameters.counts(who, sharpness, counted))
-    np.testing.assert_allclose(counts[:3].mean(), 1, rtol=1e-5)
-    np.testing.assert_allclose(counts / counts[1], np.exp(sharpness * np.array([1, 0, -1, -1])), rtol=1e-5)
+    count = np.asarray(counts(parameters.log_precision, who, sharpness, counted))
+    np.testing.assert_allclose(count[:3].mean(), 1, rtol=1e-5)
+    np.testing.assert_allclose(count / count[1], np.exp(sharpness * np.array([1, 0, -1, -1])), rtol=1e-5)
 
 
 def test_likelihoods_are_densities_of_actions(parameters):

@@ -22,6 +22,7 @@ SMALL = {"hidden": (8,), "steps": 30, "batch": 8, "capacity": 20, "warm": 10, **
 AGENTS = {
     "irleed": Sac(**SMALL),
     "irleed, value term over the mixture, clipped": Sac(objective="mixture", rank=2, clip=1.0, **SMALL),
+    "irleed, precision of returns": Sac(precision="returns", **SMALL),
     "irleed, published": Sac.paper(**SMALL),
     "iq": Sac.iq(**SMALL),
     "expert": SacExpert(**SMALL),
@@ -115,3 +116,25 @@ def test_the_worth_of_an_end_is_learnt_from_who_ends(data):
     endless = dataclasses.replace(data, proceeds=np.ones(ROWS, np.float32))
     bad, _ = run(agent, jax.random.key(0), endless)
     assert float(bad.learner.parameters.ended) < -0.8
+
+
+def test_precision_of_returns_is_where_a_soft_policy_loses_as_much(data):
+    """In closed form; whoever gets into the best situations is of precision 1, up to the gauge."""
+    agent = Sac(precision="returns", temperature=0.02, penalty=2.0, **SMALL)
+    parameters = run(agent, jax.random.key(0), data)[0].learner.parameters
+    parameters = eqx.tree_at(lambda p: p.standing, parameters, jnp.asarray([0.5, 0.4, -0.5], jnp.float32))
+    found = np.asarray(agent.log_precision(parameters, data))
+    loss_a_step = np.array([0.0, 0.05, 0.5])  # a reward is at most 1 / penalty
+    np.testing.assert_allclose(found - found[0], -np.log(1 + loss_a_step / (0.5 * 0.02)), rtol=1e-5)
+    np.testing.assert_allclose(found.mean(), 0, atol=1e-6)
+
+
+def test_precision_of_returns_is_lower_for_those_who_end_what_others_keep_up(data):
+    """Whatever is played ends, so that an end is bad; the first never ends, the second at times, the third always."""
+    often = np.array([0.0, 0.5, 1.0])[data.demonstrator] > np.random.default_rng(1).uniform(size=ROWS)
+    falling = dataclasses.replace(data, proceeds=1 - often.astype(np.float32))
+    settings = {**SMALL, "steps": 400, "warm": 50, "capacity": 400, "ended_rate": 1e-2, "standing_rate": 1e-2}
+    for agent, found_out in ((Sac(precision="returns", **settings), True), (Sac(**settings), False)):
+        state, _ = run(agent, jax.random.key(0), falling)
+        precision = np.asarray(agent.log_precision(state.learner.parameters, falling))
+        assert (precision[0] - precision[1] > 1 and precision[1] - precision[2] > 0.3) == found_out

@@ -14,11 +14,14 @@ from rich.table import Table
 from irleed._typing import Key
 from irleed.arena import AbstractArena, HostArena, likeliest, make_arena
 from irleed.errors import ConfigError, problem
+from irleed.experiments import policies
 from irleed.experiments.critics import check_choices, check_fit, load_critic
-from irleed.experiments.experts import Experts, by_actor_critic, by_imitation, by_reward
+from irleed.experiments.experts import Experts, by_actor_critic, by_imitation, by_reward, shown_by
+from irleed.experiments.policies import load_policy
 from irleed.experiments.stages import Stages
 from irleed.iq.critic import SoftCritic
 from irleed.iq.networks import Mlp
+from irleed.iq.sac import Sac
 from irleed.iq.sac_expert import SacExpert
 from irleed.iq.soft_q import SoftQ
 from irleed.report import progress
@@ -43,10 +46,10 @@ class ExpertCommand:
     start: Path | None = None
     """A critic to go on from, instead of fresh ones; for discrete actions."""
     imitate: str | None = None
-    """Learn by inverse soft Q-learning from the play of this critic, a file or one that comes with the package, instead
-    of the reward: how the critics of the paper's demonstrators were made; for discrete actions."""
+    """Learn by inverse soft Q-learning from the play of this critic or, where actions are continuous, of this policy, a
+    file or one that comes with the package, instead of the reward: how the paper's demonstrators were made."""
     demonstrations: int = 200
-    """Episodes of the critic to imitate."""
+    """Episodes of what is to be imitated."""
     seeds: int = 4
     """How many to train."""
     steps: int = 100_000
@@ -60,7 +63,7 @@ class ExpertCommand:
     random: float = 0.02
     """Share of random actions while learning; for discrete actions."""
     rate: float = 5e-4
-    """Learning rate, at the start; it goes down to nought."""
+    """Learning rate, at the start; it goes down to nought, but where a policy is imitated."""
     batch: int = 128
     """Transitions for each update."""
     discount: float = 0.99
@@ -119,11 +122,8 @@ class ExpertCommand:
         console.print(f"wrote {self.out}", markup=False, highlight=False, soft_wrap=True)
 
     def _trained(self, arena: AbstractArena, key: Key, told: Progress) -> Experts:
-        keys = jax.random.split(key, self.seeds)
-        if isinstance(arena, HostArena) and not isinstance(arena.actions, int) and self.imitate is None:
-            agent = SacExpert(**self._settings("discount", "narrow"), capacity=self.steps, warm=WARM)
-            stages = Stages(self.out.with_name(f"{self.out.stem}_stages"), arena, self.seed) if self.stages else None
-            return by_actor_critic(arena, keys, agent, told, stages, self.stages)
+        if isinstance(arena, HostArena) and not isinstance(arena.actions, int):
+            return self._policies(arena, key, told)
         check_choices(arena.actions, self.env)
         if self.imitate is not None:
             settings = {**self._settings("discount"), "penalty": IMITATION_PENALTY, "activation": "elu"}
@@ -132,7 +132,19 @@ class ExpertCommand:
         start = None if self.start is None else self._read(arena, str(self.start))
         settings = {**self._settings("discount", "temperature", "random", "copies"), "updates": self.copies}
         agent = SoftCritic(**settings, capacity=min(self.steps, 200_000), warm=WARM, start=start)
-        return by_reward(arena, keys, agent, told)
+        return by_reward(arena, jax.random.split(key, self.seeds), agent, told)
+
+    def _policies(self, arena: HostArena, key: Key, told: Progress) -> Experts:
+        if self.imitate is None:
+            data, agent = None, SacExpert(**self._settings("discount", "narrow"), capacity=self.steps, warm=WARM)
+        else:
+            policy = load_policy(self.imitate)
+            policies.check_fit(policy, self.imitate, arena.observation_shape, arena.actions, self.env)
+            data = shown_by(arena, jax.random.fold_in(key, self.seeds), policy, self.demonstrations, self.seeds)
+            agent = Sac.iq(**self._settings("discount"), capacity=self.steps)
+        stages = Stages(self.out.with_name(f"{self.out.stem}_stages"), arena, self.seed) if self.stages else None
+        keys = jax.random.split(key, self.seeds)
+        return by_actor_critic(arena, keys, agent, told, stages, self.stages, data)
 
     def _settings(self, *more: str) -> dict[str, Any]:
         return {name: getattr(self, name) for name in ("hidden", "steps", "batch", "rate", *more)}

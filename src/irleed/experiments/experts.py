@@ -8,12 +8,15 @@ import jax
 import numpy as np
 
 from irleed._typing import Array, Int, Key, Shaped
-from irleed.arena import AbstractArena, HostArena
+from irleed.arena import AbstractArena, HostArena, drawn
 from irleed.data.transitions import Transitions, stack
+from irleed.evaluate import Played
 from irleed.experiments.critics import save_critic
 from irleed.experiments.stages import Stages, one_of
 from irleed.iq.critic import SoftCritic
+from irleed.iq.gaussian_ensemble import GaussianEnsemble
 from irleed.iq.networks import Mlp
+from irleed.iq.sac import Sac
 from irleed.iq.sac_expert import SacExpert
 from irleed.iq.soft_q import SoftQ
 from irleed.policy import AbstractActor
@@ -49,27 +52,39 @@ def by_imitation(
     play_key, learn_key = jax.random.split(key)
     expert = draw_demonstrators(play_key, critic, np.inf, 0.0, 1)
     played = arena.play(play_key, expert, CriticDemonstrator.act, episodes)
-    data = stack([Transitions.from_demonstrations(to_demonstrations(played))] * seeds)
-    state, _ = train_all(learner, jax.random.split(learn_key, seeds), data, arena.actions, 1, told)
+    learn_keys = jax.random.split(learn_key, seeds)
+    state, _ = train_all(learner, learn_keys, _copies(played, seeds), arena.actions, 1, told)
     return _critics(jax.vmap(learner.policy)(state.parameters), state.diverged, state.parameters.q)
 
 
 def by_actor_critic(
     arena: HostArena,
     keys: Shaped[Array, " P"],
-    agent: SacExpert,
+    agent: SacExpert | Sac,
     told: Progress,
     stages: Stages | None = None,
     count: int = 1,
+    data: Transitions | None = None,
 ) -> Experts:
-    """Soft actor-critic on the true reward; so many stages of it are kept, if there is a place for them."""
+    """Soft actor-critic on the true reward, or from data; so many stages are kept, if there is a place for them."""
+    demonstrators = 0 if data is None else 1
     if stages is None:
-        learnt = arena.learn(agent, keys, None, 0, told).learner
+        learnt = arena.learn(agent, keys, data, demonstrators, told).learner
     else:
         watched = {"every": -(-agent.steps // count), "episodes": STAGE_EPISODES, "look": stages.keep}
-        learnt = learn_and_try(agent, keys, arena, keys[0], progress=told, **watched)[0].learner
+        learnt = learn_and_try(agent, keys, arena, keys[0], data, demonstrators, progress=told, **watched)[0].learner
     policies = jax.vmap(agent.policy)(learnt.parameters)
     return Experts(policies, learnt.diverged, lambda path, number: one_of(policies, number).save(path))
+
+
+def shown_by(arena: HostArena, key: Key, policy: GaussianEnsemble, episodes: int, seeds: int) -> Transitions:
+    """So many episodes of a policy by drawn actions, the same for every run."""
+    played = arena.play(key, jax.tree.map(lambda leaf: np.asarray(leaf)[None], policy.actor), drawn, episodes)
+    return _copies(played, seeds)
+
+
+def _copies(played: Played, seeds: int) -> Transitions:
+    return stack([Transitions.from_demonstrations(to_demonstrations(played))] * seeds)
 
 
 def _critics(policies: AbstractActor, diverged: Int[Array, " P"], critics: Mlp) -> Experts:

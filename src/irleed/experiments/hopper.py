@@ -24,7 +24,7 @@ from irleed.checkpoint import Keeper
 from irleed.data.demonstrations import Demonstrations
 from irleed.data.transitions import Transitions
 from irleed.errors import ConfigError, problem
-from irleed.experiments.hopper_data import ENV_ID, POLICIES, SOURCES, data_sets, kept_demonstrations
+from irleed.experiments.hopper_data import ENV_ID, POLICIES, SOURCES, Teachers, data_sets, kept_demonstrations
 from irleed.iq.agent import AbstractAgent
 from irleed.iq.gaussian_q import GaussianQ
 from irleed.iq.sac import Sac
@@ -58,6 +58,8 @@ class HopperConfig:
     """Runs for each source and method."""
     sources: tuple[Literal["A", "B", "C", "ABC"], ...] = ("A", "B", "C", "ABC")
     """An expert, a half trained policy, a hardly trained one, and all three."""
+    teachers: Teachers = "sac"
+    """Stages of soft actor-critic on the true reward; or of IQ-Learn from such an expert's steps, as the paper's."""
     methods: tuple[MethodName, ...] = get_args(MethodName)[:-2]
     """What to compare; irleed_paper and iq_paper have the published settings, and are online too."""
     pairs: int = 1_000
@@ -105,7 +107,9 @@ class HopperConfig:
 
     def fingerprint(self, name: str) -> dict[str, object]:
         """What a part of the results depends on."""
-        own = {key: getattr(self, key) for key in ("chosen", "runs", "pairs", "between", "episodes", "seed")}
+        own = {
+            key: getattr(self, key) for key in ("chosen", "runs", "teachers", "pairs", "between", "episodes", "seed")
+        }
         return {**{key: str(value) for key, value in own.items()}, **plain(self.method(name), "method")}
 
 
@@ -147,7 +151,7 @@ def sweep(config: HopperConfig, progress: Callable[..., None]) -> Outcome:
     """Every method; what an earlier run with the same settings has left in the folder is taken from there."""
     check(config)
     learn_key = jax.random.split(jax.random.key(config.seed))[1]
-    data = kept_demonstrations(config.out, config.seed, config.pairs, config.workers)
+    data = kept_demonstrations(config.out, config.seed, config.pairs, config.workers, config.teachers)
     returns = np.asarray(data.returns())
     own = np.array([returns[data.owner == number].mean() for number in range(len(POLICIES))])
     outcome = Outcome(own, {}, {})

@@ -1,7 +1,7 @@
 """What the Hopper experiment learns from: three policies of several stages of training, and what they do."""
 
-import importlib.resources
 from pathlib import Path
+from typing import Literal
 
 import jax
 import numpy as np
@@ -12,21 +12,16 @@ from irleed.data import load, save
 from irleed.data.demonstrations import Demonstrations, Episode
 from irleed.data.transitions import Transitions, stack
 from irleed.envs.host import make_host
+from irleed.experiments.policies import load_policy
 from irleed.iq.gaussian_ensemble import GaussianEnsemble
 
 ENV_ID = "Hopper-v5"
 POLICIES = ("A", "B", "C")  # an expert, one half trained, one hardly trained
 SOURCES = ("A", "B", "C", "ABC")
+Teachers = Literal["sac", "iq"]  # stages of soft actor-critic, or of IQ-Learn
 
 
-def load_policy(name: str) -> GaussianEnsemble:
-    """One of the policies that come with the package; `policies/README.md` says how they were made."""
-    folder = importlib.resources.files("irleed.experiments") / "policies"
-    with importlib.resources.as_file(folder / f"hopper_{name.lower()}.safetensors") as path:
-        return GaussianEnsemble.load(path)
-
-
-def demonstrate(key: Key, pairs: int, workers: int = 0) -> Demonstrations:
+def demonstrate(key: Key, pairs: int, workers: int = 0, teachers: Teachers = "sac") -> Demonstrations:
     """So many steps of each policy, by drawn actions; the last episode is cut short.
 
     Drawn, because a policy that always takes its likeliest action is as consistent hardly trained as it is in the end.
@@ -37,16 +32,24 @@ def demonstrate(key: Key, pairs: int, workers: int = 0) -> Demonstrations:
     with jax.default_device(jax.local_devices(backend="cpu")[0]):
         for number, name in enumerate(POLICIES):
             env = make_host(ENV_ID, 1, "mujoco", seed=_number(jax.random.fold_in(key, number)), workers=workers)
-            episodes += _episodes(env, jax.random.fold_in(key, len(POLICIES) + number), load_policy(name), name, pairs)
+            policy, act_key = policy_of(teachers, name), jax.random.fold_in(key, len(POLICIES) + number)
+            episodes += _episodes(env, act_key, policy, name, pairs)
             env.close()
     return Demonstrations.from_episodes(episodes)
 
 
-def kept_demonstrations(folder: Path, seed: int, pairs: int, workers: int = 0) -> Demonstrations:
+def policy_of(teachers: Teachers, name: str) -> GaussianEnsemble:
+    """One of the three."""
+    return load_policy(f"hopper_{'iq_' if teachers == 'iq' else ''}{name.lower()}")
+
+
+def kept_demonstrations(
+    folder: Path, seed: int, pairs: int, workers: int = 0, teachers: Teachers = "sac"
+) -> Demonstrations:
     """Those of a folder, made and written there if it has none: whoever goes on later learns from the same."""
-    path = folder / f"demonstrations_{seed}_{pairs}.npz"
+    path = folder / f"demonstrations_{teachers}_{seed}_{pairs}.npz"
     if not path.exists():
-        save(demonstrate(jax.random.split(jax.random.key(seed))[0], pairs, workers), path)
+        save(demonstrate(jax.random.split(jax.random.key(seed))[0], pairs, workers, teachers), path)
     return load(path)
 
 

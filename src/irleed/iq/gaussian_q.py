@@ -23,7 +23,7 @@ from irleed.envs.step import Bounds
 from irleed.iq import objective
 from irleed.iq.gaussian import Gaussian, GaussianPolicy, GaussianView, Squashing, gaussians
 from irleed.iq.networks import AbstractBias, Activation, Mlp, biases, unbiased
-from irleed.iq.residuals import AbstractResiduals, ResidualView
+from irleed.iq.residuals import AbstractResiduals, ResidualView, counts
 
 
 class Parameters(AbstractResiduals):
@@ -134,7 +134,7 @@ class GaussianQ(AbstractOffline):
         if self.own_values or not (self.learn_precision or self.learn_bias):
             return jnp.mean(loss) + biased
         if self.learn_precision:
-            loss = parameters.counts(who, self.sharpness, jnp.ones_like(loss)) * loss
+            loss = counts(parameters.log_precision, who, self.sharpness, jnp.ones_like(loss)) * loss
         return jnp.mean(loss) + biased + parameters.misfit(batch, self.bias_scale * shift)
 
     def policy(self, parameters: Parameters) -> GaussianPolicy:

@@ -33,11 +33,6 @@ class AbstractResiduals(eqx.Module):
         """The shared one."""
         return GaussianPolicy(self.actor, self.squashing)
 
-    def counts(self, who: Int[Array, " B"], sharpness: Scalar, counted: Float[Array, " B"]) -> Float[Array, " B"]:
-        r"""How much each row counts: by $\beta_i^k$, 1 on average over those counted; nothing is learnt of it."""
-        weight = jnp.exp(sharpness * jax.lax.stop_gradient(gauge(self.log_precision)))[who]
-        return weight * jnp.sum(counted) / jnp.sum(counted * weight)
-
     def misfit(self, rows: Row, shift: Float[Array, "B A"]) -> Float[Array, ""]:
         """Of demonstrators so far off to what they did, the shared policy being as it is; minus a log likelihood."""
         middle = jnp.tanh(gaussians(jax.lax.stop_gradient(self.actor), rows.obs).mean + shift)
@@ -60,6 +55,14 @@ class AbstractResiduals(eqx.Module):
         return ResidualView(
             middle, self.log_spreads(demonstrator), off * jnp.nan if shift is None else off, self.squashing
         )
+
+
+def counts(
+    log_precision: Float[Array, " D"], who: Int[Array, " B"], sharpness: Scalar, counted: Float[Array, " B"]
+) -> Float[Array, " B"]:
+    r"""How much each row counts: by $\beta_i^k$, 1 on average over those counted; nothing is learnt of it."""
+    weight = jnp.exp(sharpness * jax.lax.stop_gradient(gauge(log_precision)))[who]
+    return weight * jnp.sum(counted) / jnp.sum(counted * weight)
 
 
 class ResidualView(AbstractView):

@@ -23,7 +23,7 @@ from irleed.iq.actor_critic import Critics, soft_value
 from irleed.iq.agent import AbstractAgent
 from irleed.iq.gaussian import GaussianPolicy, GaussianView, Squashing, gaussians
 from irleed.iq.networks import AbstractBias, Activation, Mlp, biases, unbiased
-from irleed.iq.residuals import AbstractResiduals, ResidualView
+from irleed.iq.residuals import AbstractResiduals, ResidualView, counts
 
 
 class Parameters(AbstractResiduals):
@@ -33,7 +33,8 @@ class Parameters(AbstractResiduals):
     critics: Critics
     ended: Float[Array, ""]  # the reward of every step after the task has ended
     log_spread: Float[Array, " A"]
-    log_precision: Float[Array, " D"]
+    log_precision: Float[Array, " D"]  # by actions
+    standing: Float[Array, " D"]  # mean value of the situations that a demonstrator gets into, from -1 to 1
     bias: AbstractBias
     squashing: Squashing  # held fixed
 
@@ -47,7 +48,7 @@ class Sac(AbstractAgent):
     - `steps`: in the environment, of which a run plays `copies` side by side; `updates`: of Adam, for every step of
       them all. `decay`: whether rates go down to nought.
     - `batch`, `rate`: of Adam, `batch` being that of either kind of transitions; `actor_rate`, `precision_rate`,
-      `bias_rate`, `ended_rate` for their parameters.
+      `bias_rate`, `ended_rate`, `standing_rate` for their parameters.
     - `temperature`: $T$, held fixed.
     - `penalty`: $c$ of $\frac c2 r^2$.
     - `objective`: `targets`; or the value term at first states (`initial`, the published one) or over the mixture of
@@ -58,6 +59,8 @@ class Sac(AbstractAgent):
     - `own_values`: whether each demonstrator has values by their own policy and temperature $T/\beta_i$, as published.
       Else precision and bias are those that make their actions likeliest, and transitions count by
       $\beta_i^k$, $k$ being the `sharpness`: what is visited at the optimum is the mixture of what was shown, by count.
+    - `precision`: whether it is that of `actions`, how near someone's are to the shared policy's; or of `returns`, how
+      good the situations are that they get into, by what is learnt (see `log_precision`). The former with `own_values`.
     """
 
     hidden: tuple[int, ...] = eqx.field(static=True, default=(256, 256))
@@ -76,6 +79,7 @@ class Sac(AbstractAgent):
     precision_rate: Scalar = 3e-4
     bias_rate: Scalar = 3e-5
     ended_rate: Scalar = 1e-3
+    standing_rate: Scalar = 1e-3
     discount: Scalar = 0.99
     temperature: Scalar = 0.01
     penalty: Scalar = 1.0
@@ -87,6 +91,7 @@ class Sac(AbstractAgent):
     bounded: bool = eqx.field(static=True, default=True)
     absorbing: bool = eqx.field(static=True, default=True)
     own_values: bool = eqx.field(static=True, default=False)
+    precision: Literal["actions", "returns"] = eqx.field(static=True, default="actions")
     sharpness: Scalar = 2.0
     learn_precision: bool = eqx.field(static=True, default=True)
     learn_bias: bool = eqx.field(static=True, default=True)
@@ -122,6 +127,7 @@ class Sac(AbstractAgent):
             ended=jnp.zeros((), jnp.float32),
             log_spread=jnp.zeros(actions.size, jnp.float32),
             log_precision=jnp.zeros(demonstrators, jnp.float32),
+            standing=jnp.zeros(demonstrators, jnp.float32),
             bias=bias if self.own_values else unbiased(bias),
             squashing=Squashing.into(actions),
         )
@@ -134,6 +140,7 @@ class Sac(AbstractAgent):
             "ended": self.ended_rate if self.absorbing else 0.0,
             "log_spread": self.precision_rate,
             "log_precision": self.precision_rate if self.learn_precision else 0.0,
+            "standing": self.standing_rate if self.by_returns else 0.0,
             "bias": self.bias_rate if self.learn_bias else 0.0,
             "squashing": 0.0,
         }
@@ -161,16 +168,18 @@ class Sac(AbstractAgent):
         if self.bounded:
             after = jnp.clip(after, -most / (1 - self.discount), most / (1 - self.discount))
         reward = parameters.critics(rows.obs, parameters.squashing.unit(rows.action)) - self.discount * after[None]
-        by_precision = self.learn_precision and not self.own_values
-        counts = parameters.counts(rows.demonstrator, self.sharpness, shown) if by_precision else jnp.ones_like(shown)
         # Means over the rows shown and over those played: there are as many of either.
-        of_shown, of_played = 2 * shown * counts, 2 * (1 - shown)
+        of_shown, of_played = 2 * shown, 2 * (1 - shown)
+        found = self._standing_loss(parameters, rows, after, of_shown) if self.by_returns else 0.0
+        if self.learn_precision and not self.own_values:
+            of_shown = of_shown * counts(self._log_precision(parameters), rows.demonstrator, self.sharpness, shown)
         if self.objective == "targets":
             error = of_shown[None] * (reward - most) ** 2 + of_played[None] * (reward + most) ** 2
-            found = 0.5 * self.penalty * jnp.sum(jnp.mean(error, -1))
+            found = found + 0.5 * self.penalty * jnp.sum(jnp.mean(error, -1))
         else:
             size = 0.5 * (of_shown + of_played) if self.penalise == "mixture" else of_shown
-            found = jnp.sum(jnp.mean(0.5 * self.penalty * size[None] * reward**2 - of_shown[None] * reward, -1))
+            error = 0.5 * self.penalty * size[None] * reward**2 - of_shown[None] * reward
+            found = found + jnp.sum(jnp.mean(error, -1))
             places = rows.initial if self.objective == "initial" else rows.obs
             value = self._value(value_key, parameters, parameters.critics, places, rows.demonstrator)
             share = (1 - self.discount) * value if self.objective == "initial" else value - self.discount * after
@@ -179,6 +188,13 @@ class Sac(AbstractAgent):
             return found
         error = of_shown * (parameters.ended - most) ** 2 + of_played * (parameters.ended + most) ** 2
         return found + 0.5 * self.penalty * jnp.mean((1 - rows.proceeds) * error)
+
+    def _standing_loss(
+        self, parameters: Parameters, rows: Row, after: Float[Array, " B"], of_shown: Float[Array, " B"]
+    ) -> Float[Array, ""]:
+        """Of running means of what demonstrators get into; an end counts as what it is worth for ever."""
+        level = jax.lax.stop_gradient(self.penalty * (1 - self.discount) * after)
+        return 0.5 * jnp.mean(of_shown * (parameters.standing[rows.demonstrator] - level) ** 2)
 
     def _value(
         self, key: Key, parameters: Parameters, critics: Critics, obs: Float[Array, "B ..."], who: Int[Array, " B"]
@@ -215,9 +231,27 @@ class Sac(AbstractAgent):
         """The shared policy."""
         return parameters.policy
 
+    @property
+    def by_returns(self) -> bool:
+        """Whether precision is learnt, and is that of returns."""
+        return self.learn_precision and not self.own_values and self.precision == "returns"
+
     def log_precision(self, parameters: Parameters, data: Transitions) -> Float[Array, " D"]:
-        """See `AbstractAlgorithm.log_precision`."""
-        return gauge(parameters.log_precision)
+        r"""See `AbstractAlgorithm.log_precision`.
+
+        The likelihood of a demonstrator is greatest at the precision at which a soft policy earns what they do, by the
+        reward that is learnt. With values quadratic in the action, a soft policy of precision $\beta$ loses
+        $AT/2\beta$ a step to the best one, $A$ being the numbers in an action. Demonstrator $i$ loses
+        $m - v_i$, with $v_i$ the mean value of the situations that they get into, a step's share of it, and $m$ the
+        largest of these, who is taken to be of precision 1: $1/\beta_i = 1 + 2(m - v_i)/AT$.
+        """
+        return self._log_precision(parameters)
+
+    def _log_precision(self, parameters: Parameters) -> Float[Array, " D"]:
+        if not self.by_returns:
+            return gauge(parameters.log_precision)
+        lost = (jnp.max(parameters.standing) - parameters.standing) / self.penalty
+        return gauge(-jnp.log1p(2 * lost / (parameters.log_spread.size * self.temperature)))
 
     def view(
         self, parameters: Parameters, observation: Shaped[Array, "..."], demonstrator: Int[Array, ""]
