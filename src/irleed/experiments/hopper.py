@@ -107,10 +107,8 @@ class HopperConfig:
 
     def fingerprint(self, name: str) -> dict[str, object]:
         """What a part of the results depends on."""
-        own = {
-            key: getattr(self, key) for key in ("chosen", "runs", "teachers", "pairs", "between", "episodes", "seed")
-        }
-        return {**{key: str(value) for key, value in own.items()}, **plain(self.method(name), "method")}
+        names = ("chosen", "runs", "teachers", "pairs", "between", "episodes", "seed")
+        return {**{key: str(getattr(self, key)) for key in names}, **plain(self.method(name), "method")}
 
 
 class Lanes(eqx.Module):
