@@ -3,8 +3,8 @@
     python benchmarks/sac_ablation.py --out runs/ablation                       meant for a GPU
     python benchmarks/sac_ablation.py --out runs/ablation --only default iq     some of it
 
-Rates are constant in the default and with the precision of returns; the other rows have rates that go down to nought,
-and change one thing about that.
+The first rows differ in precision, at constant rates. The others change one thing about rates that go down to nought
+with precision of actions, counted squared, which were the default when they were measured.
 All seeds of a row are one batch, on the same demonstrations. A run that was stopped goes on from its last checkpoint
 when the same command is given again. A figure is the mean over the last quarter of the evaluations, by likeliest
 actions, one episode each.
@@ -30,10 +30,13 @@ from irleed.iq.sac import Sac
 from irleed.store import keep, kept, plain
 from irleed.trials import learn_and_try
 
-COOLED = functools.partial(Sac, decay=True)
+EARLIER = functools.partial(Sac, precision="actions", sharpness=2.0)
+COOLED = functools.partial(EARLIER, decay=True)
 ROWS = {
     "default": Sac(),
+    "counted by precision squared": Sac(sharpness=2.0),
     "precision of returns": Sac(precision="returns"),
+    "precision of actions, counted squared": EARLIER(),
     "rates down to nought": COOLED(),
     "iq": Sac.iq(decay=True),
     "precision alone": COOLED(learn_bias=False),
@@ -63,8 +66,8 @@ class Config:
     """Rows to run."""
     source: str = "ABC"
     """Whom to learn from."""
-    teachers: Teachers = "sac"
-    """Stages of soft actor-critic, or of IQ-Learn."""
+    teachers: Teachers = "iq"
+    """Stages of IQ-Learn, or of soft actor-critic."""
     seeds: int = 5
     """Runs for each row."""
     steps: int = 200_000

@@ -22,7 +22,7 @@ SMALL = {"hidden": (8,), "steps": 30, "batch": 8, "capacity": 20, "warm": 10, **
 AGENTS = {
     "irleed": Sac(**SMALL),
     "irleed, value term over the mixture, clipped": Sac(objective="mixture", rank=2, clip=1.0, **SMALL),
-    "irleed, precision of returns": Sac(precision="returns", **SMALL),
+    "irleed, precision of actions": Sac(precision="actions", **SMALL),
     "irleed, published": Sac.paper(**SMALL),
     "iq": Sac.iq(**SMALL),
     "expert": SacExpert(**SMALL),
@@ -118,14 +118,23 @@ def test_the_worth_of_an_end_is_learnt_from_who_ends(data):
     assert float(bad.learner.parameters.ended) < -0.8
 
 
-def test_precision_of_returns_is_where_a_soft_policy_loses_as_much(data):
-    """In closed form; whoever gets into the best situations is of precision 1, up to the gauge."""
-    agent = Sac(precision="returns", temperature=0.02, penalty=2.0, **SMALL)
+@pytest.mark.parametrize(
+    ("precision", "noise", "far"),
+    [
+        ("both", [3.0, 1.0, 9.0], [0.0, 0.05, 0.5]),
+        ("returns", [1.0] * 3, [0.0, 0.05, 0.5]),
+        ("actions", [3.0, 1.0, 9.0], [0.0] * 3),
+    ],
+)
+def test_precision_is_that_of_a_soft_policy_that_loses_as_much(precision, noise, far, data):
+    """In closed form: by noise around what is best, and by getting into worse situations than the best do."""
+    agent = Sac(precision=precision, temperature=0.02, penalty=2.0, **SMALL)
     parameters = run(agent, jax.random.key(0), data)[0].learner.parameters
-    parameters = eqx.tree_at(lambda p: p.standing, parameters, jnp.asarray([0.5, 0.4, -0.5], jnp.float32))
+    known = jnp.asarray([0.5, 0.4, -0.5], jnp.float32), -jnp.log(jnp.asarray([3.0, 1.0, 9.0], jnp.float32))
+    parameters = eqx.tree_at(lambda p: (p.standing, p.log_precision), parameters, known)
     found = np.asarray(agent.log_precision(parameters, data))
-    loss_a_step = np.array([0.0, 0.05, 0.5])  # a reward is at most 1 / penalty
-    np.testing.assert_allclose(found - found[0], -np.log(1 + loss_a_step / (0.5 * 0.02)), rtol=1e-5)
+    lost = 0.5 * 0.02 * np.array(noise) + np.array(far)  # a step, of one number; a reward is at most 1 / penalty
+    np.testing.assert_allclose(found - found[0], -np.log(lost / lost[0]), rtol=1e-5)
     np.testing.assert_allclose(found.mean(), 0, atol=1e-6)
 
 
@@ -134,7 +143,8 @@ def test_precision_of_returns_is_lower_for_those_who_end_what_others_keep_up(dat
     often = np.array([0.0, 0.5, 1.0])[data.demonstrator] > np.random.default_rng(1).uniform(size=ROWS)
     falling = dataclasses.replace(data, proceeds=1 - often.astype(np.float32))
     settings = {**SMALL, "steps": 400, "warm": 50, "capacity": 400, "ended_rate": 1e-2, "standing_rate": 1e-2}
-    for agent, found_out in ((Sac(precision="returns", **settings), True), (Sac(**settings), False)):
+    for precision, found_out in (("both", True), ("returns", True), ("actions", False)):
+        agent = Sac(precision=precision, **settings)
         state, _ = run(agent, jax.random.key(0), falling)
-        precision = np.asarray(agent.log_precision(state.learner.parameters, falling))
-        assert (precision[0] - precision[1] > 1 and precision[1] - precision[2] > 0.3) == found_out
+        found = np.asarray(agent.log_precision(state.learner.parameters, falling))
+        assert (found[0] - found[1] > 1 and found[1] - found[2] > 0.3) == found_out

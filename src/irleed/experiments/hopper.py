@@ -58,8 +58,8 @@ class HopperConfig:
     """Runs for each source and method."""
     sources: tuple[Literal["A", "B", "C", "ABC"], ...] = ("A", "B", "C", "ABC")
     """An expert, a half trained policy, a hardly trained one, and all three."""
-    teachers: Teachers = "sac"
-    """Stages of soft actor-critic on the true reward; or of IQ-Learn from such an expert's steps, as the paper's."""
+    teachers: Teachers = "iq"
+    """Stages of IQ-Learn from an expert's steps, as the paper's; or of soft actor-critic on the true reward."""
     methods: tuple[MethodName, ...] = get_args(MethodName)[:-2]
     """What to compare; irleed_paper and iq_paper have the published settings, and are online too."""
     pairs: int = 1_000

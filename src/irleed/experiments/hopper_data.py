@@ -18,10 +18,10 @@ from irleed.iq.gaussian_ensemble import GaussianEnsemble
 ENV_ID = "Hopper-v5"
 POLICIES = ("A", "B", "C")  # an expert, one half trained, one hardly trained
 SOURCES = ("A", "B", "C", "ABC")
-Teachers = Literal["sac", "iq"]  # stages of soft actor-critic, or of IQ-Learn
+Teachers = Literal["iq", "sac"]  # stages of IQ-Learn, or of soft actor-critic
 
 
-def demonstrate(key: Key, pairs: int, workers: int = 0, teachers: Teachers = "sac") -> Demonstrations:
+def demonstrate(key: Key, pairs: int, workers: int = 0, teachers: Teachers = "iq") -> Demonstrations:
     """So many steps of each policy, by drawn actions; the last episode is cut short.
 
     Drawn, because a policy that always takes its likeliest action is as consistent hardly trained as it is in the end.
@@ -44,7 +44,7 @@ def policy_of(teachers: Teachers, name: str) -> GaussianEnsemble:
 
 
 def kept_demonstrations(
-    folder: Path, seed: int, pairs: int, workers: int = 0, teachers: Teachers = "sac"
+    folder: Path, seed: int, pairs: int, workers: int = 0, teachers: Teachers = "iq"
 ) -> Demonstrations:
     """Those of a folder, made and written there if it has none: whoever goes on later learns from the same."""
     path = folder / f"demonstrations_{teachers}_{seed}_{pairs}.npz"

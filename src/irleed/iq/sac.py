@@ -1,8 +1,8 @@
 r"""IRLEED with continuous actions, by playing: the soft actor-critic form of inverse soft Q-learning.
 
 The critic implies a reward, $r = Q(s, a) - \gamma V(s')$ with $V(s) = E_{a\sim\pi}[Q(s, a) - T\log\pi(a|s)]$, and the
-actor follows the critic. Demonstrator $i$ acts around the shared policy: off by $\delta_i(s)$, with a spread that is
-smaller the higher their precision $\beta_i$ (see `irleed.iq.residuals`).
+actor follows the critic. Demonstrator $i$ acts around the shared policy, off by $\delta_i(s)$ and with a spread of
+their own (see `irleed.iq.residuals`); precision $\beta_i$ is told by this spread and by what situations they get into.
 
 With the penalty on both what is shown and what is played, the best reward for given data is bounded: it lies between
 $-1/c$ and $1/c$. The default objective, `targets`, says so directly (LS-IQ, Al-Hafez et al., 2023): rewards are to be
@@ -59,8 +59,9 @@ class Sac(AbstractAgent):
     - `own_values`: whether each demonstrator has values by their own policy and temperature $T/\beta_i$, as published.
       Else precision and bias are those that make their actions likeliest, and transitions count by
       $\beta_i^k$, $k$ being the `sharpness`: what is visited at the optimum is the mixture of what was shown, by count.
-    - `precision`: whether it is that of `actions`, how near someone's are to the shared policy's; or of `returns`, how
-      good the situations are that they get into, by what is learnt (see `log_precision`). The former with `own_values`.
+    - `precision`: that of `actions`, how near someone's are to the shared policy's; of `returns`, how good the
+      situations are that they get into, by what is learnt; or of `both`, see `log_precision`. With `own_values` it is
+      the first.
     """
 
     hidden: tuple[int, ...] = eqx.field(static=True, default=(256, 256))
@@ -91,8 +92,8 @@ class Sac(AbstractAgent):
     bounded: bool = eqx.field(static=True, default=True)
     absorbing: bool = eqx.field(static=True, default=True)
     own_values: bool = eqx.field(static=True, default=False)
-    precision: Literal["actions", "returns"] = eqx.field(static=True, default="actions")
-    sharpness: Scalar = 2.0
+    precision: Literal["both", "actions", "returns"] = eqx.field(static=True, default="both")
+    sharpness: Scalar = 1.0
     learn_precision: bool = eqx.field(static=True, default=True)
     learn_bias: bool = eqx.field(static=True, default=True)
     random: Scalar = 0.0
@@ -233,25 +234,29 @@ class Sac(AbstractAgent):
 
     @property
     def by_returns(self) -> bool:
-        """Whether precision is learnt, and is that of returns."""
-        return self.learn_precision and not self.own_values and self.precision == "returns"
+        """Whether precision is learnt, and is that of returns, wholly or in part."""
+        return self.learn_precision and not self.own_values and self.precision != "actions"
 
     def log_precision(self, parameters: Parameters, data: Transitions) -> Float[Array, " D"]:
         r"""See `AbstractAlgorithm.log_precision`.
 
         The likelihood of a demonstrator is greatest at the precision at which a soft policy earns what they do, by the
         reward that is learnt. With values quadratic in the action, a soft policy of precision $\beta$ loses
-        $AT/2\beta$ a step to the best one, $A$ being the numbers in an action. Demonstrator $i$ loses
-        $m - v_i$, with $v_i$ the mean value of the situations that they get into, a step's share of it, and $m$ the
-        largest of these, who is taken to be of precision 1: $1/\beta_i = 1 + 2(m - v_i)/AT$.
+        $AT/2\beta$ a step to the best one, $A$ being the numbers in an action; noise around what is best costs the
+        same if its variance is $1/\beta$ of that at precision 1. By noise alone, demonstrator $i$ loses
+        $AT/2\beta^a_i$, with $\beta^a_i$ the precision of actions, at most 1. They lose $m - v_i$ besides, with $v_i$
+        the mean value of the situations that they get into, a step's share of it, and $m$ the largest of these:
+        $1/\beta_i = 1/\beta^a_i + 2(m - v_i)/AT$; by returns alone, $\beta^a_i$ is 1.
         """
         return self._log_precision(parameters)
 
     def _log_precision(self, parameters: Parameters) -> Float[Array, " D"]:
+        by_actions = gauge(parameters.log_precision)
         if not self.by_returns:
-            return gauge(parameters.log_precision)
+            return by_actions
+        noise = jnp.exp(jnp.max(by_actions) - by_actions) if self.precision == "both" else 1.0
         lost = (jnp.max(parameters.standing) - parameters.standing) / self.penalty
-        return gauge(-jnp.log1p(2 * lost / (parameters.log_spread.size * self.temperature)))
+        return gauge(-jnp.log(noise + 2 * lost / (parameters.log_spread.size * self.temperature)))
 
     def view(
         self, parameters: Parameters, observation: Shaped[Array, "..."], demonstrator: Int[Array, ""]

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.ticker import EngFormatter
 
 from irleed._typing import Float
 from irleed.report.figures import Curve
@@ -29,6 +30,7 @@ def learning_curves(
             if name in beside.get(title, {}):
                 axes.plot(*beside[title][name], ":", color=colour, linewidth=0.9, label=f"{name}, the paper")
         axes.set(title=title, xlabel="steps", ylabel="return", xlim=(0, float(np.max(steps))))
+        axes.xaxis.set_major_formatter(EngFormatter(sep=""))
         axes.spines[["top", "right"]].set_visible(False)
     for axes in every[len(panels) :]:
         axes.set_visible(False)
