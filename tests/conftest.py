@@ -21,6 +21,11 @@ HERE = Path(__file__).parent
 DOUBLE_PRECISION = ("envs", "tabular")  # folders whose tests run with 64-bit types
 
 
+def pytest_configure(config):
+    """Most tests run large programs a few times, and compiling takes longer; slow ones are compiled as for users."""
+    jax.config.update("jax_disable_most_optimizations", "not slow" in config.option.markexpr)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def compiled_once(tmp_path_factory):
     """A program that is traced again, by another test or another run of a command, is not compiled again."""
@@ -32,14 +37,6 @@ def forgotten():
     """Programs of a module are let go of after it: thousands in one process take more maps of memory than there are."""
     yield
     jax.clear_caches()
-
-
-@pytest.fixture(scope="module")
-def compiled_quickly():
-    """For tests of what surrounds the arithmetic, which run large programs a few times each."""
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
 
 
 @pytest.fixture(autouse=True)

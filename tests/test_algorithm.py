@@ -16,7 +16,7 @@ from irleed.data.transitions import Transitions
 from irleed.demonstrator import gauge
 from irleed.iq.soft_q import SoftQ
 
-pytestmark = [pytest.mark.optax, pytest.mark.usefixtures("compiled_quickly")]
+pytestmark = pytest.mark.optax
 
 SMALL = {"hidden": (8,), "steps": 30, "batch": 8}
 SOFT_Q = {**SMALL, "rate": 1e-3, "precision_rate": 1e-3, "bias_rate": 1e-3, "penalty": 5.0}  # not as they are tuned

@@ -14,7 +14,7 @@ from irleed.envs.host import HostEnv, make_host
 from irleed.experiments.critics import load_critic
 from irleed.policy import SoftmaxPolicy
 
-pytestmark = [pytest.mark.optax, pytest.mark.usefixtures("compiled_quickly")]
+pytestmark = pytest.mark.optax
 
 KEY, EPISODES = jax.random.key(0), 3
 

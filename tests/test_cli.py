@@ -33,7 +33,7 @@ def drawn(folder: Path, *names: str) -> bool:
 
 
 @pytest.fixture(scope="module")
-def demo(tmp_path_factory, compiled_quickly):
+def demo(tmp_path_factory):
     """The folder of the demo on a gridworld, and what it printed."""
     folder = tmp_path_factory.mktemp("demo") / "out"
     with contextlib.redirect_stdout(io.StringIO()) as printed, jax.numpy_dtype_promotion("strict"):
@@ -117,7 +117,7 @@ def test_what_is_simulated_can_be_fitted(demo, tmp_path, capsys):
 
 
 @pytest.fixture(scope="module")
-def lake(tmp_path_factory, compiled_quickly):
+def lake(tmp_path_factory):
     """Demonstrations on a frozen lake, whose reward is by state and action."""
     path = tmp_path_factory.mktemp("lake") / "data.npz"
     with contextlib.redirect_stdout(io.StringIO()), jax.numpy_dtype_promotion("strict"):
@@ -203,7 +203,7 @@ def test_completions_are_not_broken_into_lines(capsys):
 
 
 @pytest.fixture(scope="module")
-def experiments(tmp_path_factory, compiled_quickly):
+def experiments(tmp_path_factory):
     """The same small experiment twice, and with another seed."""
     folder = tmp_path_factory.mktemp("experiment")
     settings = ("--estimator", "both", "--seeds", "2", "--settings", "3:3", "--size", "4")
@@ -238,7 +238,6 @@ def test_same_seed_same_rows(experiments):
     assert one == same != other
 
 
-@pytest.mark.usefixtures("compiled_quickly")
 def test_the_control_experiment_writes_results_beside_the_papers(tmp_path, capsys):
     """A run far too short to learn much, but through every part."""
     few = ("--tasks", "cartpole", "--seeds", 2, "--steps", 30, "--online-steps", 505, "--episodes", 2)

@@ -17,7 +17,7 @@ from irleed.iq.ensemble import NetworkPolicy
 from irleed.report.page import page
 from irleed.report.reading import read_run
 
-pytestmark = [pytest.mark.optax, pytest.mark.usefixtures("compiled_quickly")]
+pytestmark = pytest.mark.optax
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +67,7 @@ def test_every_episode_its_own_demonstrator(poles, capsys):
 
 
 @pytest.fixture(scope="module")
-def compared(poles, tmp_path_factory, compiled_quickly):
+def compared(poles, tmp_path_factory):
     """A run with its baselines, where they are tried, and what was printed."""
     run = tmp_path_factory.mktemp("compared") / "run"
     with contextlib.redirect_stdout(io.StringIO()) as printed, jax.numpy_dtype_promotion("standard"):

@@ -37,7 +37,7 @@ class Tags(HTMLParser):
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory, compiled_quickly):
+def told(tmp_path_factory):
     """The demo's folder, and what it printed."""
     folder, printed = tmp_path_factory.mktemp("demo") / "out", io.StringIO()
     with jax.numpy_dtype_promotion("standard"):

@@ -9,8 +9,6 @@ from irleed.data import load
 from irleed.envs.mdp_files import load_mdp
 from irleed.tabular.statistics import tabulate
 
-pytestmark = pytest.mark.usefixtures("compiled_quickly")
-
 ROOT = Path(__file__).parents[1]
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 

@@ -11,7 +11,7 @@ from irleed.algorithm import update_on
 from irleed.cli import main
 from irleed.tabular.irleed import negative_log_likelihood
 
-pytestmark = [pytest.mark.optax, pytest.mark.usefixtures("compiled_quickly")]
+pytestmark = pytest.mark.optax
 
 
 def test_on_a_sound_machine_everything_is_right(capsys):

@@ -8,7 +8,7 @@ import pytest
 
 from irleed.curate import read_run
 
-pytestmark = [pytest.mark.optax, pytest.mark.usefixtures("compiled_quickly")]
+pytestmark = pytest.mark.optax
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 

@@ -22,7 +22,7 @@ from irleed.iq.saved import load_policy
 from irleed.iq.soft_q import SoftQ
 from irleed.iq.suitable import suitable
 
-pytestmark = [pytest.mark.optax, pytest.mark.usefixtures("compiled_quickly")]
+pytestmark = pytest.mark.optax
 
 SMALL = {"hidden": (16,), "steps": 300, "batch": 32}
 SPREAD = {"steady": 0.1, "shaky": 1.0}

@@ -33,7 +33,7 @@ from irleed.iq.soft_q import SoftQ
 from irleed.iq.suitable import suitable
 from irleed.run import train_all
 
-pytestmark = [pytest.mark.optax, pytest.mark.usefixtures("compiled_quickly")]
+pytestmark = pytest.mark.optax
 
 PRECISION = np.array([0.3, 3.0, 1.0])
 SMALL = {"hidden": (8,), "steps": 20, "batch": 8}
@@ -58,7 +58,7 @@ def data() -> Demonstrations:
 
 
 @pytest.fixture(scope="module")
-def learnt(data, compiled_quickly):
+def learnt(data):
     """IRLEED, long enough to find something."""
     rates = {"rate": 1e-2, "bias_rate": 1e-2, "precision_rate": 3e-2}
     algorithm = SoftQ(hidden=(8,), steps=400, penalty=0.01, bias_penalty=1.0, **rates)

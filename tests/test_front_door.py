@@ -14,7 +14,7 @@ from irleed.errors import ConfigError
 from irleed.export import export
 from irleed.iq.soft_q import SoftQ
 
-pytestmark = [pytest.mark.optax, pytest.mark.usefixtures("compiled_quickly")]
+pytestmark = pytest.mark.optax
 
 HOSTILE = "<script>alert(1)</script>"
 SMALL = SoftQ(hidden=(4,), steps=3)

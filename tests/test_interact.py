@@ -16,7 +16,7 @@ from irleed.iq.critic import SoftCritic
 from irleed.iq.online import OnlineSoftQ
 from irleed.iq.soft_q import SoftQ
 
-pytestmark = [pytest.mark.optax, pytest.mark.usefixtures("compiled_quickly")]
+pytestmark = pytest.mark.optax
 
 LANES, DEMONSTRATORS = 3, 2
 SMALL = {"steps": 60, "batch": 8, "capacity": 50, "warm": 10}

@@ -24,7 +24,7 @@ from irleed.errors import ConfigError
 from irleed.fit_networks import fit_networks
 from irleed.store import RUN, fingerprint, open_run
 
-pytestmark = [pytest.mark.optax, pytest.mark.usefixtures("compiled_quickly")]
+pytestmark = pytest.mark.optax
 
 AGENT = Sqil(hidden=(8,), steps=50, batch=4, capacity=30, warm=10)
 
@@ -133,7 +133,7 @@ def answer(folder) -> tuple[object, ...]:
 
 
 @pytest.fixture(scope="module")
-def finished(file, tmp_path_factory, compiled_quickly):
+def finished(file, tmp_path_factory):
     """The folder of a run that nobody stopped."""
     folder = tmp_path_factory.mktemp("runs") / "finished"
     with jax.numpy_dtype_promotion("standard"):

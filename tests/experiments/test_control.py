@@ -21,7 +21,7 @@ from irleed.experiments.control_lanes import learn
 from irleed.iq.soft_q import SoftQ
 from irleed.run import train_all
 
-pytestmark = [pytest.mark.optax, pytest.mark.usefixtures("compiled_quickly")]
+pytestmark = pytest.mark.optax
 
 
 @pytest.fixture

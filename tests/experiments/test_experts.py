@@ -24,7 +24,7 @@ from irleed.iq.sac_expert import SacExpert
 from irleed.iq.soft_q import SoftQ
 from irleed.simulate_critic import CriticDemonstrator
 
-pytestmark = [pytest.mark.optax, pytest.mark.usefixtures("compiled_quickly")]
+pytestmark = pytest.mark.optax
 SMALL = SacExpert(hidden=(8,), steps=240, copies=4, updates=1, warm=20, batch=8, capacity=240)
 
 

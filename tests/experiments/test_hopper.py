@@ -14,7 +14,7 @@ from irleed.errors import ConfigError
 from irleed.experiments import hopper, hopper_data, hopper_results
 from irleed.experiments.hopper import HopperConfig
 
-pytestmark = [pytest.mark.optax, pytest.mark.usefixtures("compiled_quickly")]
+pytestmark = pytest.mark.optax
 
 
 @pytest.fixture(scope="module")

@@ -22,7 +22,7 @@ from irleed.iq.soft_q import SoftQ
 
 KEY = jax.random.key(3)  # of losses that draw nothing
 
-pytestmark = [pytest.mark.optax, pytest.mark.usefixtures("compiled_quickly")]
+pytestmark = pytest.mark.optax
 
 HIDDEN = {"hidden": (8,)}
 SOFT_Q = {**HIDDEN, "rate": 1e-3, "precision_rate": 1e-3, "bias_rate": 1e-3, "penalty": 5.0}  # not as they are tuned

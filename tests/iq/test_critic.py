@@ -11,7 +11,7 @@ from irleed.interact import on_device
 from irleed.iq.critic import SoftCritic
 from irleed.iq.replay import Replay
 
-pytestmark = [pytest.mark.optax, pytest.mark.usefixtures("compiled_quickly")]
+pytestmark = pytest.mark.optax
 
 
 @pytest.mark.parametrize("name", [getattr(make, "__name__", str(make)) for make in PROBES])

@@ -17,7 +17,7 @@ from irleed.iq.gaussian_q import GaussianQ
 from irleed.iq.residuals import counts
 from irleed.iq.sac import Sac
 
-pytestmark = [pytest.mark.optax, pytest.mark.usefixtures("compiled_quickly")]
+pytestmark = pytest.mark.optax
 
 SMALL = {"hidden": (8,), "steps": 30, "batch": 8}
 LEARNT = {**SMALL, "bias_rate": 1e-3, "penalty": 0.1}
