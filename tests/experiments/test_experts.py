@@ -115,6 +115,11 @@ def steady_policy() -> GaussianEnsemble:
     [
         (["--env", "Pendulum-v1", "--imitate", "cartpole"], "a saved policy, or one of hopper_a"),
         (["--env", "Pendulum-v1", "--imitate", "hopper_a"], "expected 3 inputs and 1 numbers an action"),
+        (["--env", "Pendulum-v1", "--start", "critic.safetensors"], "expected discrete actions, and nobody to imitate"),
+        (
+            ["--imitate", "cartpole", "--start", "critic.safetensors"],
+            "expected discrete actions, and nobody to imitate",
+        ),
         (["--stages", "-1"], "0 or more"),
         (["--copies", "0"], "1 or more"),
         (["--imitate", "nobody"], "a saved critic, or one of cartpole"),

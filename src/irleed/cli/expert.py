@@ -122,6 +122,9 @@ class ExpertCommand:
         console.print(f"wrote {self.out}", markup=False, highlight=False, soft_wrap=True)
 
     def _trained(self, arena: AbstractArena, key: Key, told: Progress) -> Experts:
+        if self.start is not None and not (isinstance(arena.actions, int) and self.imitate is None):
+            expected = "discrete actions, and nobody to imitate"
+            raise ConfigError(problem("--start", got=str(self.start), expected=expected, remedy="leave it out"))
         if isinstance(arena, HostArena) and not isinstance(arena.actions, int):
             return self._policies(arena, key, told)
         check_choices(arena.actions, self.env)
