@@ -142,7 +142,7 @@ def test_precision_of_returns_is_lower_for_those_who_end_what_others_keep_up(dat
     often = np.array([0.0, 0.5, 1.0])[data.demonstrator] > np.random.default_rng(1).uniform(size=ROWS)
     falling = dataclasses.replace(data, proceeds=1 - often.astype(np.float32))
     settings = {**SMALL, "steps": 400, "warm": 50, "capacity": 400, "ended_rate": 1e-2, "standing_rate": 1e-2}
-    for precision, found_out in (("both", True), ("actions", False)):
+    for precision, found_out in (("both", True), ("returns", True), ("actions", False)):
         agent = Sac(precision=precision, **settings)
         state, _ = run(agent, jax.random.key(0), falling)
         found = np.asarray(agent.log_precision(state.learner.parameters, falling))

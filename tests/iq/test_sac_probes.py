@@ -76,8 +76,9 @@ def test_irleed_learns_from_the_good_and_iq_learn_from_all(data):
     irleed = Sac(**settings, precision_rate=1e-3)
     state, _ = run(irleed, jax.random.key(1), data)
     np.testing.assert_allclose(learnt(irleed, state, obs), 0.5 * obs, atol=0.12)
-    precision = np.asarray(gauge(state.learner.parameters.log_precision))
-    assert list(np.argsort(-precision)) == [0, 1, 2] and precision[0] - precision[2] > 2
+    parameters = state.learner.parameters
+    for precision in (gauge(parameters.log_precision), irleed.log_precision(parameters, data)):  # of actions; in all
+        assert list(np.argsort(-precision)) == [0, 1, 2] and precision[0] - precision[2] > 2
     iq = Sac.iq(**settings)
     other, _ = run(iq, jax.random.key(1), data)
     error = [np.abs(learnt(agent, each, obs) - 0.5 * obs).mean() for agent, each in ((irleed, state), (iq, other))]
