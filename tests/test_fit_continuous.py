@@ -119,6 +119,7 @@ def test_actions_are_held_against_the_environment():
 def test_the_algorithm_suits_the_actions():
     assert isinstance(suitable(2, continuous=True), GaussianQ) and suitable(2, continuous=True).rank is None
     assert isinstance(suitable(40, online=True, continuous=True), Sac)
+    assert suitable(2, online=True, continuous=True, survival=True) == Sac(ends="failure")
     assert suitable(40, continuous=True).rank == 8 and not suitable(2, iq=True, continuous=True).learn_bias
 
 
@@ -148,7 +149,7 @@ def test_the_command_fits_and_what_it_wrote_can_be_curated(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--ends", "failure"], "--ends"),
+        (["--ends", "failure"], "--ends: got failure, expected no such setting with continuous actions and no --env"),
         (["--env", "CartPole-v1"], "expected (4,), the environment's"),
         (["--env", "Pendulum-v1", "--algorithm", "sqil", "--steps", "600"], "Sqil, which is for one whole number each"),
     ],

@@ -117,6 +117,17 @@ def test_the_worth_of_an_end_is_learnt_from_who_ends(data):
     assert float(bad.learner.parameters.ended) < -0.8
 
 
+def test_an_end_that_is_a_failure_is_worth_the_least_there_is(data):
+    """It is held there, and what ends is worth far less than where an end is worth nought."""
+    settings = {**SMALL, "steps": 300, "warm": 50, "capacity": 300, "rate": 1e-2, "penalty": 2.0}
+    worth = {}
+    for ends, ended in (("failure", -0.5), ("nought", 0.0)):
+        parameters = run(Sac.iq(ends=ends, **settings), jax.random.key(0), data)[0].learner.parameters
+        assert float(parameters.ended) == ended
+        worth[ends] = float(parameters.critics(data.obs, parameters.squashing.unit(data.action)).mean())
+    assert worth["failure"] < worth["nought"] - 5
+
+
 @pytest.mark.parametrize(
     ("precision", "noise", "far"),
     [

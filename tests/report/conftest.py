@@ -4,7 +4,6 @@ import json
 import shutil
 from pathlib import Path
 
-import jax
 import numpy as np
 import pytest
 from PIL import Image
@@ -32,12 +31,8 @@ def call(*arguments: object) -> None:
 def runs(tmp_path_factory, compiled_once):
     """Folders by name: gridworld and networks (fits), control and sweep (experiments)."""
     folder = tmp_path_factory.mktemp("runs")
-    jax.config.update("jax_disable_most_optimizations", True)
-    try:
-        _gridworld(folder)
-        _networks(folder)
-    finally:
-        jax.config.update("jax_disable_most_optimizations", False)
+    _gridworld(folder)
+    _networks(folder)
     for name, source in (("control", "control/cartpole_penalty_5.json"), ("sweep", "gridworld/known.json")):
         found = json.loads((RESULTS / source).read_text())
         (folder / name).mkdir()

@@ -99,7 +99,8 @@ class FitCommand:
     500,000 with continuous actions."""
     ends: Literal["neutral", "failure"] = "neutral"
     """Networks, IRLEED and IQ-Learn: whether it is a failure that the task ended before its time, as when a pole falls.
-    On CartPole, where it is, policies are far better for saying so; on LunarLander, where it is not, they crash."""
+    On CartPole, where it is, policies are far better for saying so; on LunarLander, where it is not, they crash. With
+    continuous actions for networks that play (--env)."""
     clip: bool = False
     """Networks, continuous actions with --env: bring actions that are out of the environment's bounds within them."""
     baselines: bool = False
@@ -185,9 +186,10 @@ class FitCommand:
         return found, shape
 
     def _networks(self, data: Demonstrations, aside: Console, title: str) -> NetworkFit:
-        if not are_choices(data) or self.algorithm not in ("irleed", "iq"):
-            way = f"with {self.algorithm}" if are_choices(data) else "with continuous actions"
-            refuse_ignored((self,), ("ends",), way)
+        if self.algorithm not in ("irleed", "iq"):
+            refuse_ignored((self,), ("ends",), f"with {self.algorithm}")
+        if not are_choices(data) and not self._plays:
+            refuse_ignored((self,), ("ends",), "with continuous actions and no --env")
         kind = {"online": self._plays, "survival": self.ends == "failure", "steps": self.steps}
         with contextlib.ExitStack() as stack:
             arena = None

@@ -32,7 +32,8 @@ from irleed.run import train_all
 from irleed.store import keep, kept, plain
 from irleed.trials import learn_and_try
 
-MethodName = Literal["irleed_online", "iq_online", "irleed", "iq", "ileed", "bc", "irleed_paper", "iq_paper"]
+Compared = Literal["irleed_online", "iq_online", "irleed", "iq", "ileed", "bc"]
+MethodName = Literal[Compared, "irleed_survival_online", "iq_survival_online", "irleed_paper", "iq_paper"]
 HELD: dict[str, Any] = {"learn_precision": False, "learn_bias": False}
 METHODS: dict[str, Sac | GaussianQ | GaussianIleed] = {
     "irleed_online": Sac(),
@@ -41,6 +42,8 @@ METHODS: dict[str, Sac | GaussianQ | GaussianIleed] = {
     "iq": GaussianQ.iq(),
     "ileed": GaussianIleed(),
     "bc": GaussianQ.cloning(),
+    "irleed_survival_online": Sac(ends="failure"),
+    "iq_survival_online": Sac.iq(ends="failure"),
     "irleed_paper": Sac.paper(),
     "iq_paper": Sac.paper(**HELD),
 }
@@ -60,8 +63,9 @@ class HopperConfig:
     """An expert, a half trained policy, a hardly trained one, and all three."""
     teachers: Teachers = "iq"
     """Stages of IQ-Learn from an expert's steps, as the paper's; or of soft actor-critic on the true reward."""
-    methods: tuple[MethodName, ...] = get_args(MethodName)[:-2]
-    """What to compare; irleed_paper and iq_paper have the published settings, and are online too."""
+    methods: tuple[MethodName, ...] = get_args(Compared)
+    """What to compare. Those with survival in their name are told that a fall is a failure; irleed_paper and iq_paper
+    have the published settings, and are online too."""
     pairs: int = 1_000
     """Steps of each policy that are learnt from."""
     steps: int = 500_000

@@ -24,9 +24,18 @@ NAMES = {
     "iq": "IQ-Learn offline",
     "ileed": "ILEED offline",
     "bc": "cloning",
+    "irleed_survival_online": "IRLEED online, survival",
+    "iq_survival_online": "IQ-Learn online, survival",
     "irleed_paper": "IRLEED as published",
     "iq_paper": "IQ-Learn as published",
 }
+RIVALS = (
+    ("irleed_online", "iq_online"),
+    ("irleed_survival_online", "iq_survival_online"),
+    ("irleed", "iq"),
+    ("irleed", "bc"),
+    ("irleed", "ileed"),
+)
 PUBLISHED = {"irleed_online": "IRLEED", "iq_online": "IQ"}  # the paper's curves
 
 
@@ -82,12 +91,12 @@ def _summary(config: HopperConfig, outcome: Outcome) -> dict[str, object]:
         return summary
     place = config.chosen.index("ABC")
     found = {name: last(lanes.returns) for name, lanes in outcome.lanes.items()}
-    for ours, theirs in (("irleed_online", "iq_online"), ("irleed", "iq"), ("irleed", "bc"), ("irleed", "ileed")):
+    for ours, theirs in RIVALS:
         if ours in found and theirs in found:
             difference = found[ours][place] - found[theirs][place]
             low, high = interval(difference)
             summary[f"{ours}_minus_{theirs}_ABC"] = [low, float(difference.mean()), high]
-    for name in ("irleed_online", "irleed"):
+    for name in dict.fromkeys(ours for ours, _ in RIVALS):
         if name in found:
             log_precision = np.asarray(outcome.lanes[name].log_precision[place])
             known = log_precision[np.isfinite(log_precision).all(-1)]  # not of runs that diverged

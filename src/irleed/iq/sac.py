@@ -55,7 +55,8 @@ class Sac(AbstractAgent):
       what is shown and played (`mixture`).
     - `bounded`: whether $V(s')$ is kept within $\pm 1/(c(1-\gamma))$.
     - `penalise`: rewards of what is shown and played (`mixture`), or of what is shown alone.
-    - `absorbing`: whether the value of an end is learnt as that of a situation which stays as it is; else it is nought.
+    - `ends`: what it is worth that the task ended, which is a situation that stays as it is. It is `learnt` from who
+      ends how often; `nought`, as published; or, where an early end is a `failure`, the least that there is.
     - `own_values`: whether each demonstrator has values by their own policy and temperature $T/\beta_i$, as published.
       Else precision and bias are those that make their actions likeliest, and transitions count by
       $\beta_i^k$, $k$ being the `sharpness`: what is visited at the optimum is the mixture of what was shown, by count.
@@ -90,7 +91,7 @@ class Sac(AbstractAgent):
     objective: Literal["targets", "initial", "mixture"] = eqx.field(static=True, default="targets")
     penalise: Literal["mixture", "shown"] = eqx.field(static=True, default="mixture")
     bounded: bool = eqx.field(static=True, default=True)
-    absorbing: bool = eqx.field(static=True, default=True)
+    ends: Literal["learnt", "nought", "failure"] = eqx.field(static=True, default="learnt")
     own_values: bool = eqx.field(static=True, default=False)
     precision: Literal["both", "actions", "returns"] = eqx.field(static=True, default="both")
     sharpness: Scalar = 1.0
@@ -113,7 +114,7 @@ class Sac(AbstractAgent):
         """
         rates = {"rate": 3e-4, "actor_rate": 3e-5, "precision_rate": 1e-7, "bias_rate": 3e-6}
         bias = {"bias_scale": 0.01, "bias_penalty": 0.01, "own_values": True}
-        plain = {"critics": 1, "critic_activation": "relu", "bounded": False, "absorbing": False, "clip": None}
+        plain = {"critics": 1, "critic_activation": "relu", "bounded": False, "ends": "nought", "clip": None}
         pace = {"copies": 1, "updates": 1, "decay": False}
         return cls(**{"objective": "initial", "penalty": 1.0, **plain, **pace, **rates, **bias, **settings})
 
@@ -125,7 +126,7 @@ class Sac(AbstractAgent):
         return Parameters(
             actor=Mlp.init(actor_key, inputs, (*self.hidden, 2 * actions.size), self.activation),
             critics=Critics.init(critic_key, self.critics, inputs, actions.size, self.hidden, self.critic_activation),
-            ended=jnp.zeros((), jnp.float32),
+            ended=jnp.asarray(-1 / self.penalty if self.ends == "failure" else 0.0, jnp.float32),
             log_spread=jnp.zeros(actions.size, jnp.float32),
             log_precision=jnp.zeros(demonstrators, jnp.float32),
             standing=jnp.zeros(demonstrators, jnp.float32),
@@ -138,7 +139,7 @@ class Sac(AbstractAgent):
         return {
             "actor": self.actor_rate,
             "critics": self.rate,
-            "ended": self.ended_rate if self.absorbing else 0.0,
+            "ended": self.ended_rate if self.ends == "learnt" else 0.0,
             "log_spread": self.precision_rate,
             "log_precision": self.precision_rate if self.learn_precision else 0.0,
             "standing": self.standing_rate if self.by_returns else 0.0,
@@ -185,7 +186,7 @@ class Sac(AbstractAgent):
             value = self._value(value_key, parameters, parameters.critics, places, rows.demonstrator)
             share = (1 - self.discount) * value if self.objective == "initial" else value - self.discount * after
             found = found + len(reward) * jnp.mean(share)
-        if not self.absorbing:
+        if self.ends != "learnt":
             return found
         error = of_shown * (parameters.ended - most) ** 2 + of_played * (parameters.ended + most) ** 2
         return found + 0.5 * self.penalty * jnp.mean((1 - rows.proceeds) * error)

@@ -19,12 +19,14 @@ def suitable(
     survival: bool = False,
     continuous: bool = False,
 ) -> SoftQ | OnlineSoftQ | GaussianQ | Sac:
-    """IRLEED, or IQ-Learn, with biases for so many demonstrators; see `SoftQ.survival`."""
+    """IRLEED, or IQ-Learn, with biases for so many demonstrators; see `SoftQ.survival` and `Sac.ends`."""
     changes: dict[str, object] = {"learn_precision": False, "learn_bias": False} if iq else {}
     if (continuous or survival) and demonstrators > OWN_NETWORKS:
         changes |= {"rank": RANK}
+    if continuous and online:
+        return dataclasses.replace(Sac(ends="failure" if survival else "learnt"), **changes)
     if continuous:
-        return dataclasses.replace(Sac() if online else GaussianQ(), **changes)
+        return dataclasses.replace(GaussianQ(), **changes)
     if online:
         playing = OnlineSoftQ.survival() if survival else OnlineSoftQ()
         return dataclasses.replace(playing, learner=dataclasses.replace(playing.learner, **changes))
