@@ -5,6 +5,8 @@ import contextlib
 import io
 import json
 import re
+import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -200,6 +202,16 @@ def test_completions_are_not_broken_into_lines(capsys):
         call("--tyro-print-completion", "bash")
     (spec,) = re.findall(r"^COMPLETION_SPEC = (.*)$", capsys.readouterr().out, re.MULTILINE)
     assert set(COMMANDS) <= set(ast.literal_eval(spec)["subcommands"])
+
+
+def test_nothing_is_said_once_nobody_reads():
+    """As with `| head`: no traceback."""
+    with subprocess.Popen(
+        [sys.executable, "-m", "irleed", "fit", "--help"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as command:
+        assert command.stdout is not None and command.stderr is not None
+        command.stdout.close()
+        assert command.stderr.read() == b"" and command.wait() == 1
 
 
 @pytest.fixture(scope="module")

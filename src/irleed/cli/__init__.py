@@ -1,5 +1,6 @@
 """The command line: parse, call, print. Exit status 0: done; 2: the input was wrong, one clear line; 1: our failure."""
 
+import os
 import sys
 from typing import Annotated
 
@@ -35,7 +36,17 @@ Command = (
 
 def main(arguments: list[str] | None = None) -> None:
     """Entry point of the command `irleed`."""
-    arguments = sys.argv[1:] if arguments is None else arguments
+    try:
+        try:
+            _main(sys.argv[1:] if arguments is None else arguments)
+        finally:
+            sys.stdout.flush()
+    except BrokenPipeError:  # whoever reads what is printed has seen enough, as `head` does: no more, also at the exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+
+
+def _main(arguments: list[str]) -> None:
     console = Console()
     try:
         if arguments[:1] == ["experiment"] and arguments[1:2] and arguments[1] in EXPERIMENTS:
