@@ -8,7 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from irleed.cores import TOGETHER, Groups, each_run
+from irleed import cores
+from irleed.cores import TOGETHER, Groups, each_run, one_by_one
 
 
 def some(runs: int):
@@ -34,6 +35,22 @@ def test_every_run_gets_its_own_answer():
     found = groups.join(groups.map(double, groups.split(given)))
     np.testing.assert_array_equal(found["sum"], given["values"].sum(1))
     np.testing.assert_allclose(found["drawn"], jax.vmap(jax.random.normal)(given["keys"]), rtol=1e-6)
+
+
+@pytest.mark.parametrize("size", [cores.LARGE - 1, cores.LARGE])
+def test_runs_with_large_networks_go_one_after_the_other(size):
+    """In a loop, each with what is its own, nothing of it mixed up."""
+    parameters = jax.ShapeDtypeStruct((size,), jnp.float32)
+
+    def learn(own, common):
+        return {"drawn": jax.random.normal(own["keys"]), "sum": jnp.sum(own["values"]) + common}
+
+    given = some(5), jnp.asarray(1.0)
+    every = jax.vmap(one_by_one(learn, parameters), (0, None))
+    assert ("scan" in str(jax.make_jaxpr(every)(*given))) == (size >= cores.LARGE)
+    found = jax.jit(every)(*given)
+    np.testing.assert_array_equal(found["sum"], given[0]["values"].sum(1) + 1)
+    np.testing.assert_allclose(found["drawn"], jax.vmap(jax.random.normal)(given[0]["keys"]), rtol=1e-6)
 
 
 @pytest.mark.parametrize("runs", [1, 3])

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from irleed import cores
 from irleed.data.transitions import Transitions
 from irleed.envs.probe_continuous import tracking
 from irleed.interact import on_device
@@ -70,6 +71,20 @@ def test_conformance(name, data):
     assert single.learner.step == 30 - 10 and single.learner.diverged == -1 and single.replay.added == 30
     assert agent.log_precision(single.learner.parameters, data).shape == (DEMONSTRATORS,)
     np.testing.assert_array_equal(single.learner.parameters.squashing.half, [2.0])
+
+
+def test_runs_one_after_the_other_are_those_of_a_batch(data, monkeypatch):
+    """As large networks learn on a CPU; the demonstrations are everyone's, the rest is each run's own."""
+    agent, keys = AGENTS["irleed"], jax.random.split(jax.random.key(0), 2)
+    state, _ = jax.jit(jax.vmap(lambda key: on_device(agent, key, ENV, data, DEMONSTRATORS)))(keys)
+    found = []
+    for large in (cores.LARGE, 0):
+        monkeypatch.setattr(cores, "LARGE", large)
+        every = jax.vmap(lambda key, own: agents.update(agent, key, own, data))
+        found.append(jax.jit(every)(keys, state))
+    for one, other in zip(*map(jax.tree.leaves, found), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)
+    assert not np.array_equal(found[1][1].loss[0], found[1][1].loss[1])
 
 
 @pytest.mark.parametrize("name", ["irleed", "expert"])

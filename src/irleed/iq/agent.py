@@ -12,9 +12,10 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from irleed._typing import Array, Float, Key, Scalar, Shaped
+from irleed._typing import Array, Bool, Float, Key, Scalar, Shaped
 from irleed.algorithm import AbstractAlgorithm, Actions, TrainInfo, TrainState, adam_step, cooling, fresh
-from irleed.data.transitions import Inputs, Transitions
+from irleed.cores import one_by_one
+from irleed.data.transitions import Inputs, Row, Transitions
 from irleed.envs.step import Transition
 from irleed.iq.replay import Replay
 
@@ -90,20 +91,33 @@ def _update(
 ) -> tuple[AgentState, TrainInfo]:
     """One step of Adam on a batch of what was played and, if there are demonstrations, one of them."""
     played_key, shown_key = jax.random.split(key)
-    loss_key = jax.random.fold_in(key, 2)
     played = state.replay.sample(played_key, agent.batch)
     shown = None if data is None else data.sample(shown_key, agent.batch)
-    factor = cooling(state.learner.step, agent.rounds * agent.updates) if agent.decay else 1.0
+    ready = state.replay.size >= agent.warm
+    learn = one_by_one(_learn, state.learner.parameters)
+    learner, target, info = learn(agent, jax.random.fold_in(key, 2), state.learner, state.target, played, shown, ready)
+    return AgentState(learner, target, state.replay), info
+
+
+def _learn(
+    agent: AbstractAgent,
+    key: Key,
+    learner: TrainState,
+    target: Any,
+    played: Transition,
+    shown: Row | None,
+    ready: Bool[Array, ""],
+) -> tuple[TrainState, Any, TrainInfo]:
+    """Learner and target after a step of Adam; as they were as long as there is too little to learn from."""
+    factor = cooling(learner.step, agent.rounds * agent.updates) if agent.decay else 1.0
 
     def loss(parameters):
-        return agent.loss(loss_key, parameters, state.target, played, shown)
+        return agent.loss(key, parameters, target, played, shown)
 
-    moved, info = adam_step(loss, agent.rates(), factor, state.learner, agent.clip)
-    ready = state.replay.size >= agent.warm
-    learner = jax.tree.map(lambda new, old: jnp.where(ready, new, old), moved, state.learner)
-    target = jax.tree.map(lambda old, new: old + agent.target_rate * (new - old), state.target, moved.parameters)
-    target = jax.tree.map(lambda new, old: jnp.where(ready, new, old), target, state.target)
-    return AgentState(learner, target, state.replay), info
+    moved, info = adam_step(loss, agent.rates(), factor, learner, agent.clip)
+    follows = jax.tree.map(lambda old, new: old + agent.target_rate * (new - old), target, moved.parameters)
+    moved, follows = jax.tree.map(lambda new, old: jnp.where(ready, new, old), (moved, follows), (learner, target))
+    return moved, follows, info
 
 
 def observe(state: AgentState, seen: Transition) -> AgentState:
