@@ -165,10 +165,10 @@ class Sac(AbstractAgent):
         ahead_key, value_key = jax.random.split(key)
         most, shown = 1 / self.penalty, (jnp.arange(len(rows.proceeds)) < len(rows.proceeds) // 2).astype(jnp.float32)
         after = self._value(ahead_key, parameters, target.critics, rows.next_obs, rows.demonstrator)
-        ended = jax.lax.stop_gradient(parameters.ended) / (1 - self.discount)
-        after = jnp.where(rows.proceeds > 0, after, ended)
         if self.bounded:
             after = jnp.clip(after, -most / (1 - self.discount), most / (1 - self.discount))
+        ended = jax.lax.stop_gradient(parameters.ended) / (1 - self.discount)
+        after = jnp.where(rows.proceeds > 0, after, ended)
         reward = parameters.critics(rows.obs, parameters.squashing.unit(rows.action)) - self.discount * after[None]
         # Means over the rows shown and over those played: there are as many of either.
         of_shown, of_played = 2 * shown, 2 * (1 - shown)
