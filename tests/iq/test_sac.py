@@ -132,15 +132,23 @@ def test_the_worth_of_an_end_is_learnt_from_who_ends(data):
     assert float(bad.learner.parameters.ended) < -0.8
 
 
-def test_an_end_that_is_a_failure_is_worth_the_least_there_is(data):
-    """It is held there, and what ends is worth far less than where an end is worth nought."""
-    settings = {**SMALL, "steps": 300, "warm": 50, "capacity": 300, "rate": 1e-2, "penalty": 2.0}
-    worth = {}
-    for ends, ended in (("failure", -0.5), ("nought", 0.0)):
-        parameters = run(Sac.iq(ends=ends, **settings), jax.random.key(0), data)[0].learner.parameters
-        assert float(parameters.ended) == ended
-        worth[ends] = float(parameters.critics(data.obs, parameters.squashing.unit(data.action)).mean())
-    assert worth["failure"] < worth["nought"] - 5
+@pytest.mark.parametrize(
+    ("settings", "ended"),
+    [({"ends": "failure"}, -0.5), ({"ends": "failure", "failure": 3.0}, -1.5), ({"ends": "nought"}, 0.0)],
+    ids=str,
+)
+def test_what_an_end_is_worth_if_it_is_told(settings, ended, data):
+    """It is held, bounds or not; where critics say 0 and all ends, the implied reward is known, and so is the loss."""
+    agent = Sac.iq(penalty=2.0, **settings, **SMALL)
+    parameters = agent.parameters(jax.random.key(0), data.inputs, ENV.actions, DEMONSTRATORS)
+    layers = (parameters.critics.networks.weights, parameters.critics.networks.offsets)
+    silent = jax.tree.map(jnp.zeros_like, layers)
+    parameters = eqx.tree_at(lambda p: (p.critics.networks.weights, p.critics.networks.offsets), parameters, silent)
+    rows = data.sample(jax.random.key(1), 16)
+    assert not np.any(rows.proceeds) and agent.rates()["ended"] == 0
+    reward = -0.99 * ended / (1 - 0.99)
+    expected = agent.critics * 0.5 * 2.0 * ((reward - 0.5) ** 2 + (reward + 0.5) ** 2)
+    assert float(agent._critic_loss(jax.random.key(2), parameters, parameters, rows)) == pytest.approx(expected, 1e-4)
 
 
 @pytest.mark.parametrize(

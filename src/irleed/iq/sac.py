@@ -34,7 +34,7 @@ class Parameters(AbstractResiduals):
     ended: Float[Array, ""]  # the reward of every step after the task has ended
     log_spread: Float[Array, " A"]
     log_precision: Float[Array, " D"]  # by actions
-    standing: Float[Array, " D"]  # mean value of the situations that a demonstrator gets into, from -1 to 1
+    standing: Float[Array, " D"]  # mean value of the situations that a demonstrator gets into, in units of 1/c
     bias: AbstractBias
     squashing: Squashing  # held fixed
 
@@ -56,7 +56,8 @@ class Sac(AbstractAgent):
     - `bounded`: whether $V(s')$ is kept within $\pm 1/(c(1-\gamma))$.
     - `penalise`: rewards of what is shown and played (`mixture`), or of what is shown alone.
     - `ends`: what it is worth that the task ended, which is a situation that stays as it is. It is `learnt` from who
-      ends how often; `nought`, as published; or, where an early end is a `failure`, the least that there is.
+      ends how often; `nought`, as published; or, where an early end is a `failure`, `failure` times the least that any
+      other situation can be worth, $-1/(c(1-\gamma))$: with 1, to go on for ever as nobody does is as bad.
     - `own_values`: whether each demonstrator has values by their own policy and temperature $T/\beta_i$, as published.
       Else precision and bias are those that make their actions likeliest, and transitions count by
       $\beta_i^k$, $k$ being the `sharpness`: what is visited at the optimum is the mixture of what was shown, by count.
@@ -92,6 +93,7 @@ class Sac(AbstractAgent):
     penalise: Literal["mixture", "shown"] = eqx.field(static=True, default="mixture")
     bounded: bool = eqx.field(static=True, default=True)
     ends: Literal["learnt", "nought", "failure"] = eqx.field(static=True, default="learnt")
+    failure: Scalar = 1.0
     own_values: bool = eqx.field(static=True, default=False)
     precision: Literal["both", "actions", "returns"] = eqx.field(static=True, default="both")
     sharpness: Scalar = 1.0
@@ -126,7 +128,7 @@ class Sac(AbstractAgent):
         return Parameters(
             actor=Mlp.init(actor_key, inputs, (*self.hidden, 2 * actions.size), self.activation),
             critics=Critics.init(critic_key, self.critics, inputs, actions.size, self.hidden, self.critic_activation),
-            ended=jnp.asarray(-1 / self.penalty if self.ends == "failure" else 0.0, jnp.float32),
+            ended=jnp.asarray(-self.failure / self.penalty if self.ends == "failure" else 0.0, jnp.float32),
             log_spread=jnp.zeros(actions.size, jnp.float32),
             log_precision=jnp.zeros(demonstrators, jnp.float32),
             standing=jnp.zeros(demonstrators, jnp.float32),
