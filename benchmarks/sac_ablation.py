@@ -13,6 +13,7 @@ import dataclasses
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
@@ -42,6 +43,7 @@ ROWS = {
     "unbounded values": Sac(bounded=False),
     "ends worth nought": Sac(ends="nought"),
     "ends a failure": Sac(ends="failure"),
+    "ends a failure, three times as bad": Sac(ends="failure", failure=3.0),
     "one critic": Sac(critics=1),
     "critics without layer norm": Sac(critic_activation="relu"),
     "gradients clipped": Sac(clip=1.0),
@@ -71,13 +73,17 @@ class Config:
     """Steps between evaluations."""
     seed: int = 7
     """Where the random numbers start; the reported runs are another one's."""
+    small: bool = False
+    """Networks of 64 units and batches of 128, for a CPU."""
     workers: int = dataclasses.field(default_factory=lambda: os.cpu_count() or 1)
     """Threads of the physics."""
 
 
 def row(config: Config, name: str, arena: HostArena) -> dict[str, np.ndarray]:
     """What one row came to, from the folder or anew."""
-    agent = dataclasses.replace(ROWS[name], steps=config.steps, capacity=min(config.steps, Sac().capacity))
+    sizes: dict[str, Any] = {"hidden": (64, 64), "batch": 128} if config.small else {}
+    capacity = min(config.steps, Sac().capacity)
+    agent = dataclasses.replace(ROWS[name], steps=config.steps, capacity=capacity, **sizes)
     shared = {key: str(getattr(config, key)) for key in ("source", "teachers", "seeds", "every", "seed")}
     file, fingerprint = config.out / f"{name.replace(' ', '_')}.npz", {**shared, **plain(agent, "agent")}
     found = kept(file, fingerprint)
