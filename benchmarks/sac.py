@@ -3,7 +3,7 @@
     python benchmarks/sac.py                           some minutes
     python benchmarks/sac.py --runs 1 --updates 200    a first look
 
-*updates*: of actor, critics and demonstrators on what was shown and played, sizes as on Hopper, many runs as one batch;
+*updates*: of actor, critics and demonstrators on what was shown and played, sizes as on Hopper, many runs side by side;
 beside a plain PyTorch loop of IQ-Learn (`sac_torch.py`), one run at a time, if PyTorch is installed. The ratio is that
 of updates a second, all runs taken together. *environments*: steps of Hopper a second with random actions.
 Compilation is not counted, and of three measurements of updates the fastest counts; of six for PyTorch, three before
