@@ -13,6 +13,7 @@ from irleed._typing import Shaped
 from irleed.data.checks import listed
 from irleed.data.demonstrations import Demonstrations
 from irleed.data.lazy import LazyRows, SideBySide
+from irleed.data.limits import EXPANSION, Budget
 from irleed.errors import ConfigError, DataError, problem
 
 
@@ -27,11 +28,23 @@ class Reading:
     """Names of the observations to take, one after the other; by default all that are vectors or numbers."""
     action: str | None = None
     """Name of the actions, where there are several."""
+    expansion: float = EXPANSION
+    """How many times its own size a file may take in memory when decompressed (256 MiB are always allowed). More is
+    refused before it is decompressed."""
+
+    def __post_init__(self) -> None:
+        if not self.expansion > 0:
+            remedy = f"the default is {EXPANSION:g}"
+            raise ConfigError(problem("expansion", got=self.expansion, expected="more than 0", remedy=remedy))
 
     @property
     def named(self) -> str | None:
         """The column, attribute or metadata to look demonstrators up in, if one was named."""
         return None if self.demonstrator in ("data", "episode") else self.demonstrator
+
+    def budget(self) -> Budget:
+        """Of the memory that what is read may take."""
+        return Budget(self.expansion)
 
 
 @dataclasses.dataclass(frozen=True)
