@@ -7,8 +7,9 @@ import stat
 import numpy as np
 import pytest
 
+from irleed._files import write_json
 from irleed.errors import ConfigError
-from irleed.store import keep, kept, prepare, write_json
+from irleed.store import keep, kept, prepare
 
 
 def test_a_folder_is_made_with_its_parents_and_left_empty(tmp_path):

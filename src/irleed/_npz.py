@@ -4,12 +4,10 @@ An `.npz` file is a zip archive of ``.npy`` arrays. Nothing in one is believed b
 and nothing is ever unpickled. Whatever is wrong with a file is one line that names it.
 """
 
-import contextlib
 import dataclasses
 import io
 import lzma
 import os
-import secrets
 import struct
 import zipfile
 import zlib
@@ -19,6 +17,7 @@ from typing import NoReturn
 
 import numpy as np
 
+from irleed._files import beside
 from irleed.errors import ConfigError, DataError, problem
 
 HEAD = ("format", "version")
@@ -85,7 +84,9 @@ def write_npz(
             _unwritable(where, "a folder or device", "a file's name")
         if not target.parent.is_dir():
             _unwritable(where, "a folder that does not exist", "an existing one")
-        _write_beside(target, columns, compress)
+        with beside(target) as stream:
+            write = np.savez_compressed if compress else np.savez
+            write(stream, **columns)  # pyright: ignore[reportArgumentType]
     except (OSError, ValueError) as error:
         _unwritable(where, f"an unwritable place ({_one_line(error)})", "a place that can be written")
 
@@ -160,27 +161,6 @@ def _array(archive: zipfile.ZipFile, name: str, layout: Layout, where: str) -> n
     except CORRUPT as error:
         got, expected = f"no readable array ({_one_line(error)})", "an array of numbers or text, no objects"
         _refuse(f"{where}, {name}", got, expected, f"write it again with `{layout.writer}`")
-
-
-def _write_beside(target: Path, columns: dict[str, np.ndarray], compress: bool) -> None:
-    """Write to a new file in the same folder, then rename it over the target."""
-    part = target.parent / f".{secrets.token_hex(8)}.part"
-    try:
-        with part.open("xb") as stream:
-            write = np.savez_compressed if compress else np.savez
-            write(stream, **columns)  # pyright: ignore[reportArgumentType]
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.replace(part, target)
-    except BaseException:  # an interrupt too must not leave half a file behind
-        part.unlink(missing_ok=True)
-        raise
-    with contextlib.suppress(OSError):  # makes the rename itself durable, where folders can be synced
-        folder = os.open(target.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
 
 
 def _refuse(where: str, got: object, expected: object, remedy: str) -> NoReturn:

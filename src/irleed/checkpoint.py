@@ -10,7 +10,7 @@ import json
 import shutil
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, runtime_checkable
@@ -21,7 +21,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
-from irleed._files import beside, digest, sweep
+from irleed._files import beside, digest, sweep, writing
 from irleed.errors import ConfigError, problem
 
 FORMAT, VERSION = "irleed-checkpoint", 1
@@ -107,7 +107,7 @@ class Keeper:
         """
         with writing(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
-            sweep(self.folder, f"*{SUFFIX}")
+            sweep(self.folder)
         found = self._newest(template)
         if found is not None:
             self._done, self.earlier = found[1]["step"], found[1]["seconds"]
@@ -172,18 +172,6 @@ class Keeper:
     def _files(self) -> list[Path]:
         """The checkpoints, the newest first."""
         return sorted(self.folder.glob(f"[0-9]*{SUFFIX}"), reverse=True)
-
-
-@contextlib.contextmanager
-def writing(where: str | Path) -> Iterator[None]:
-    """Say in one line what the file system said no to."""
-    try:
-        yield
-    except (OSError, SafetensorError) as error:
-        got = (error.strerror if isinstance(error, OSError) else None) or str(error)
-        expected = "a folder with room that can be written to"
-        remedy = "see to that, then go on with --resume: nothing is lost but the last interval"
-        raise ConfigError(problem(str(where), got=got, expected=expected, remedy=remedy)) from error
 
 
 def write(path: Path, state: Any, header: Mapping[str, object]) -> None:

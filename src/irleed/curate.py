@@ -6,7 +6,6 @@ size of the bias relative to what all are after; and how likely its actions are 
 their mean log probability and $\bar\ell$ that of all transitions.
 """
 
-import json
 import math
 from pathlib import Path
 from typing import Any
@@ -18,11 +17,14 @@ from irleed._typing import Bool, Float, Int
 from irleed.data import Demonstrations, Reading
 from irleed.data.lazy import CHUNK
 from irleed.data.transitions import are_choices
-from irleed.errors import ConfigError, DataError, SpaceError, problem
+from irleed.errors import ConfigError, SpaceError, problem
 from irleed.iq.ensemble import NetworkPolicy
 from irleed.iq.gaussian_ensemble import GaussianEnsemble
 from irleed.iq.saved import Policy, load_policy
 from irleed.policy import TabularPolicy
+from irleed.report.fields import read_json, refuse
+from irleed.report.reading import check_files
+from irleed.store import ANSWER, POLICY, fingerprint
 
 
 class Run(eqx.Module):
@@ -33,6 +35,7 @@ class Run(eqx.Module):
     precision: Float[np.ndarray, " D"]
     bias: Float[np.ndarray, " D"]  # 0 where the algorithm knows none
     reading: Reading = eqx.field(static=True)  # of the data
+    fingerprint: str | None = eqx.field(static=True, default=None)  # of the data; runs of older versions have none
 
 
 class Curation(eqx.Module):
@@ -77,32 +80,40 @@ class Curation(eqx.Module):
 def read_run(folder: str | Path) -> Run:
     """The folder that `irleed fit --out` wrote; anything else is refused in one line."""
     folder = Path(folder)
-    try:
-        found = json.loads((folder / "fit.json").read_text(encoding="utf-8"))
-        rows = found["expertise"]
-        names = tuple(str(row["name"]) for row in rows)
-        precision = np.array([row["precision"] for row in rows], float)
-        bias = np.array([0.0 if row["bias"] is None else row["bias"] for row in rows], float)
-        reading = found["config"]["reading"]
-        reading = Reading(str(reading["demonstrator"]), tuple(map(str, reading["obs"])), reading["action"])
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        got = f"no fit.json that can be read ({type(error).__name__})"
-        remedy = "make one with `irleed fit DATA --out FOLDER`"
-        raise DataError(problem(str(folder), got=got, expected="the folder of a fit", remedy=remedy)) from error
-    if not len(rows) or not np.isfinite(precision).all() or not (precision > 0).all() or not (bias >= 0).all():
-        got, expected = "an expertise table that is none", "positive precisions"
-        raise DataError(problem(f"{folder}, fit.json", got=got, expected=expected, remedy="fit again"))
-    return Run(load_policy(folder / "policy.safetensors"), names, precision, bias, reading)
+    if not (folder / ANSWER).exists():
+        got, remedy = f"no {ANSWER} in it", "make one with `irleed fit DATA --out FOLDER`"
+        refuse(str(folder), got, "the folder of a fit", remedy)
+    answer = read_json(folder / ANSWER)
+    check_files(folder, answer, only=(POLICY,))
+    rows, reading = answer.inners("expertise"), answer.inner("config").inner("reading")
+    names = tuple(row.text("name") for row in rows)
+    precision = np.array([row.number("precision") for row in rows], float)
+    bias = np.array([row.maybe("bias") or 0.0 for row in rows], float)
+    if not rows or not (precision > 0).all() or not (bias >= 0).all() or len(set(names)) < len(names):
+        got, expected = "an expertise table that is none", "positive precisions, every name once"
+        refuse(f"{folder}, {ANSWER}", got, expected, "fit again")
+    action = reading.text("action") if "action" in reading else None
+    read = Reading(reading.text("demonstrator"), tuple(reading.texts("obs")), action)
+    known = answer.text("fingerprint") if "fingerprint" in answer else None
+    return Run(load_policy(folder / POLICY), names, precision, bias, read, known)
 
 
-def curate(data: Demonstrations, run: Run, share: float = 0.5) -> Curation:
-    """Weigh the episodes, and keep those of most weight until they have this share of all transitions."""
+def curate(data: Demonstrations, run: Run, share: float = 0.5, *, other_data: bool = False) -> Curation:
+    """Weigh the episodes, and keep those of most weight until they have this share of all transitions.
+
+    Data that the run was not fitted to are refused, unless `other_data` says that they are meant: new episodes of the
+    same demonstrators.
+    """
     if not 0 < share <= 1:
         raise ConfigError(problem("--share", got=share, expected="above 0, at most 1", remedy="choose another"))
     unknown = [name for name in data.names if name not in run.names]
     if unknown:
         got, expected = f"demonstrator {unknown[0]!r}", f"those of the run: {', '.join(run.names[:8])}"
         raise SpaceError(problem("data", got=got, expected=expected, remedy="curate the data that were fitted"))
+    if not other_data and run.fingerprint is not None and run.fingerprint != (found := fingerprint(data)):
+        got, expected = f"SHA-256 {found[:8]}...", f"{run.fingerprint[:8]}..., the data of the run"
+        remedy = "curate the data that were fitted, or say --other-data for new episodes of the same demonstrators"
+        raise SpaceError(problem("data", got=got, expected=expected, remedy=remedy))
     place = [run.names.index(name) for name in data.names]
     precision, bias = run.precision[place], run.bias[place]
     steps = np.asarray(data.length)

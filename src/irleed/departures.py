@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 from scipy.special import log_softmax
 
+from irleed._files import write_json
 from irleed._typing import Float, Int, Shaped
 from irleed.data import Demonstrations, summarise
 from irleed.evaluate import Earned
 from irleed.iq.ensemble import NetworkPolicy
 from irleed.report.png import data_uri
-from irleed.store import write_json
 
 VERSION = 1
 MOST_LOOKED_AT = 20_000  # transitions, as many of each demonstrator; of images, more would take long

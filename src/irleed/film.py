@@ -18,11 +18,11 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from irleed._files import beside, write_json
 from irleed.envs.engines import gymnasium_lanes, one_line
 from irleed.envs.host import MODES, HostEnv
 from irleed.iq.saved import Policy
 from irleed.policy import TabularPolicy
-from irleed.store import beside, write_json
 
 VERSION = 1
 LONGEST = 10_000  # steps of an episode that does not end

@@ -12,7 +12,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
-from irleed._files import beside
+from irleed._files import CHECKSUM, beside, digest
 from irleed._typing import Array, Float, Int, Key, Scalar, Shaped
 from irleed.errors import DataError, SpaceError, problem
 
@@ -55,9 +55,10 @@ class TabularPolicy(eqx.Module):
 
 
 def write_tensors(path: str | Path, header: dict[str, str], arrays: dict[str, np.ndarray]) -> None:
-    """Write a safetensors file with a line of JSON, whole or not at all."""
+    """Write a safetensors file with a line of JSON, whole or not at all; the line has the checksum of the rest."""
+    signed = {**header, CHECKSUM: digest(header, arrays)}
     with beside(Path(path)) as file:
-        file.write(save(arrays, metadata={"irleed": json.dumps(header)}))
+        file.write(save(arrays, metadata={"irleed": json.dumps(signed)}))
 
 
 def read_tensors(
@@ -71,7 +72,12 @@ def read_tensors(
             if found not in forms:
                 expected = " or ".join(forms)
                 raise DataError(problem(str(path), got=found, expected=expected, remedy="name a saved policy"))
-            return header, {name: file.get_tensor(name) for name in {*names, *file.keys()}}
+            arrays = {name: file.get_tensor(name) for name in {*names, *file.keys()}}
+        checksum = header.pop(CHECKSUM, None)  # files of older versions have none
+        if checksum is not None and checksum != digest(header, arrays):
+            got, remedy = "content that does not match its checksum", "copy the file again, or write it again"
+            raise DataError(problem(str(path), got=got, expected="the file as it was written", remedy=remedy))
+        return header, arrays
     except (OSError, SafetensorError, json.JSONDecodeError) as error:
         raise DataError(
             problem(str(path), got=str(error), expected="a saved policy", remedy="name another file")

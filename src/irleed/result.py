@@ -11,8 +11,7 @@ import equinox as eqx
 import numpy as np
 
 from irleed import departures
-from irleed._files import beside
-from irleed.checkpoint import writing
+from irleed._files import beside, file_digest, write_signed, writing
 from irleed.data import Demonstrations, Reading
 from irleed.evaluate import Earned
 from irleed.expertise import Expertise
@@ -22,9 +21,10 @@ from irleed.report.markup import join, listing, paragraph
 from irleed.report.page import page
 from irleed.report.reading import read_run
 from irleed.report.runs import FitRun
-from irleed.store import fingerprint, open_run, plain, write_json
+from irleed.store import ANSWER, POLICY, fingerprint, open_run, plain
 
 MOST_MAPS = 8
+READ = (POLICY, "data.json", "departures.json", "history.jsonl", "film.json", "film.webp", "film.png")
 
 
 class Origin(eqx.Module):
@@ -62,10 +62,10 @@ class AbstractFit(eqx.Module):
         """Write a run directory, as `irleed fit --out` does: for `irleed report`, `curate` and `export`."""
         origin = self.origin
         settings = dict(origin.settings)
-        run = open_run(folder, settings, fingerprint(origin.data), resume=False)
         told = {"data": origin.path or "in memory", "python": "irleed.fit", "algorithm": settings["algorithm"]}
-        with writing(run.folder):
-            write(run.folder, self, told | {"reading": dataclasses.asdict(origin.reading)}, origin.data, origin.grid)
+        told |= {"reading": dataclasses.asdict(origin.reading)}
+        with open_run(folder, settings, fingerprint(origin.data), resume=False) as run, writing(run.folder):
+            write(run.folder, self, told, origin.data, origin.grid)
         return run.folder
 
     def report(self, path: str | Path) -> Path:
@@ -98,12 +98,13 @@ def write(
     data: Demonstrations,
     grid: tuple[int, int] | None = None,
 ) -> None:
-    """The answer as JSON, the policy, what the data are, and the pictures: expertise, and in a grid maps."""
+    """The policy, what the data are, the pictures (expertise, and in a grid maps) and at the end the answer as JSON.
+
+    The answer has the checksums of what is read with it, and the fingerprint of the data.
+    """
     answer: dict[str, Any] = {**found.summary(), **found.details()}
-    head = {"format": "irleed-fit", "version": 1, "config": config, "grid": None if grid is None else list(grid)}
-    write_json(folder / "fit.json", {**head, **answer})
     policy: Policy = found.policy
-    policy.save(folder / "policy.safetensors")
+    policy.save(folder / POLICY)
     names, expertise = found.expertise.names, found.expertise
     bars = figures.expertise_bars(names, expertise.precision, expertise.precision_low, expertise.precision_high)
     style.save(bars, folder / "expertise")
@@ -112,3 +113,11 @@ def write(
         maps = {name: np.asarray(values) for name, values in {"shared reward": answer["weights"], **own}.items()}
         style.save(figures.gridworld_maps(*grid, dict(list(maps.items())[:MOST_MAPS])), folder / "maps")
     departures.write(folder, data, policy)
+    head = {"format": "irleed-fit", "version": 1, "config": config, "grid": None if grid is None else list(grid)}
+    known = {"fingerprint": fingerprint(data), "files": sums(folder)}
+    write_signed(folder / ANSWER, {**head, **known, **answer})
+
+
+def sums(folder: Path) -> dict[str, str]:
+    """SHA-256 of the files of a run that are read with its answer, by their names."""
+    return {name: file_digest(folder / name) for name in READ if (folder / name).is_file()}

@@ -1,27 +1,36 @@
 """The run directory: checked before the work starts, written atomically, and known again when a run goes on."""
 
+import contextlib
 import dataclasses
 import json
 import platform
 import secrets
-import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, NoReturn
+from tokenize import TokenError
+from typing import Any
 
 import jax
 import numpy as np
 
-from irleed._files import beside, digest, sweep, write_json
+from irleed._files import beside, digest, sweep, temporary, write_signed, writing
+from irleed._lock import LOCK, locked
 from irleed._npz import CORRUPT
-from irleed.checkpoint import FOLDER, writing
+from irleed.checkpoint import FOLDER
 from irleed.data.demonstrations import Demonstrations
 from irleed.errors import ConfigError, problem
+from irleed.report.fields import read_json, refuse
 
 RUN, FORMAT, VERSION = "run.json", "irleed-run", 1
+ANSWER, POLICY = "fit.json", "policy.safetensors"
+# What a run writes besides; in a folder that is not a run, files of these names are somebody's.
+WRITTEN = (
+    "data.json", "departures.json", "history.jsonl", "film.json", "film.webp", "film.png", "expertise.png",
+    "expertise.pdf", "maps.png", "maps.pdf", "baselines", "tensorboard", FOLDER, ANSWER, POLICY,
+)  # fmt: skip
 COLUMNS = ("obs", "row", "action", "terminated", "truncated", "demonstrator", "episode", "reward")
 
 
@@ -40,8 +49,9 @@ def prepare(folder: str | Path) -> Path:
     folder = Path(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=folder, prefix=".", suffix=".json.probe___"):  # swept, if it is left
-            pass
+        probe = temporary(folder / "probe")
+        probe.touch(exist_ok=False)
+        probe.unlink()
     except OSError as error:
         raise ConfigError(
             problem(
@@ -54,11 +64,25 @@ def prepare(folder: str | Path) -> Path:
     return folder
 
 
+@contextlib.contextmanager
+def occupied(folder: str | Path) -> Iterator[Path]:
+    """A folder that can be written to, locked against other processes, without what a killed one left half written."""
+    folder = prepare(folder)
+    with contextlib.ExitStack() as stack:
+        with writing(folder, "choose another --out"):
+            left = stack.enter_context(locked(folder / LOCK, f"folder {folder}"))
+            for each in (folder, *folder.iterdir()) if left else ():  # our lock file in it: the folder is ours
+                if each.is_dir() and not each.is_symlink():
+                    sweep(each)
+        yield folder
+
+
 def keep(path: Path, fingerprint: Mapping[str, object], arrays: Mapping[str, np.ndarray]) -> None:
     """Write a part of a result beside what it depends on; see `kept`."""
     path.parent.mkdir(parents=True, exist_ok=True)
+    head = {"fingerprint": np.asarray(json.dumps(fingerprint)), "digest": np.asarray(digest(fingerprint, arrays))}
     with beside(path) as file:
-        np.savez(file, **{**arrays, "fingerprint": np.asarray(json.dumps(fingerprint))})  # pyright: ignore[reportArgumentType]
+        np.savez(file, **{**arrays, **head})  # pyright: ignore[reportArgumentType]
 
 
 def kept(path: Path, fingerprint: Mapping[str, object]) -> dict[str, np.ndarray] | None:
@@ -69,7 +93,10 @@ def kept(path: Path, fingerprint: Mapping[str, object]) -> dict[str, np.ndarray]
         with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
             arrays = dict(file)
         found = dict(json.loads(str(arrays.pop("fingerprint"))))
-    except CORRUPT as error:
+        written = arrays.pop("digest", None)  # older ones have none
+        if written is not None and str(written) != digest(found, arrays):
+            raise ValueError("arrays that do not match their checksum")
+    except (*CORRUPT, TokenError) as error:  # the latter from NumPy, which parses the headers of arrays
         raise ConfigError(
             problem(
                 str(path), got=str(error), expected="a part of a result", remedy="remove it, or choose another --out"
@@ -79,19 +106,37 @@ def kept(path: Path, fingerprint: Mapping[str, object]) -> dict[str, np.ndarray]
     return arrays
 
 
-def open_run(folder: str | Path, config: Mapping[str, object], data: str, *, resume: bool) -> Run:
-    """Begin a run in a folder, or go on with the one that is there: that of the same settings and data alone."""
-    folder = prepare(folder)
-    with writing(folder):
-        sweep(folder, "*.json*")
+@contextlib.contextmanager
+def open_run(folder: str | Path, config: Mapping[str, object], data: str, *, resume: bool) -> Iterator[Run]:
+    """Begin a run in a folder, or go on with the one that is there: that of the same settings and data alone.
+
+    The folder is locked against other processes inside the `with` block. One that is not a run is refused untouched.
+    """
+    folder = Path(folder)
+    _check_place(folder, resume)
+    prepare(folder)
+    with contextlib.ExitStack() as stack:
+        with writing(folder):
+            stack.enter_context(locked(folder / LOCK, f"run {folder}"))
+        run = _continued(folder, config, data, resume) if (folder / RUN).exists() else _begun(folder, config, data)
+        with writing(folder):
+            sweep(folder)
+        yield run
+
+
+def _check_place(folder: Path, resume: bool) -> None:
+    """Refuse a folder with other things in it: it is no run, and checkpoints without their run are half of one."""
+    try:
         there = [path.name for path in folder.iterdir() if not path.name.startswith(".")]
-    if RUN not in there:
-        # A folder that holds other things is no run, and checkpoints without their run are half of one.
-        if FOLDER in there or (resume and there):
-            got, expected = f"{', '.join(sorted(there)[:5])}, and no {RUN}", "a run, or an empty folder"
-            remedy = "copy it again, or choose another --out"
-            raise ConfigError(problem(f"run {folder}", got=got, expected=expected, remedy=remedy))
-        return _begun(folder, config, data)
+    except OSError:  # no folder, or none that can be looked into: `prepare` says so
+        return
+    if RUN not in there and (set(there) & set(WRITTEN) or (resume and there)):
+        got, expected = f"{', '.join(sorted(there)[:5])}, and no {RUN}", "a run, or an empty folder"
+        remedy = "copy it again, or choose another --out"
+        raise ConfigError(problem(f"run {folder}", got=got, expected=expected, remedy=remedy))
+
+
+def _continued(folder: Path, config: Mapping[str, object], data: str, resume: bool) -> Run:
     record = _record(folder / RUN)
     found, wanted = {**record["config"], "data": record["data"]}, {**config, "data": data}
     _same(f"run {folder}, begun with other settings or data", found, wanted)
@@ -108,7 +153,7 @@ def _begun(folder: Path, config: Mapping[str, object], data: str) -> Run:
     identity = secrets.token_hex(4)
     record = {"format": FORMAT, "version": VERSION, "id": identity, "created": time.strftime("%Y-%m-%dT%H:%M:%S%z")}
     with writing(folder):
-        write_json(folder / RUN, {**record, "versions": _versions(), "data": data, "config": dict(config)})
+        write_signed(folder / RUN, {**record, "versions": _versions(), "data": data, "config": dict(config)})
     return Run(folder, identity, digest([config, data], {}))
 
 
@@ -132,23 +177,16 @@ def plain(module: Any, name: str) -> dict[str, object]:
 
 def _record(path: Path) -> dict[str, Any]:
     """What run.json says, if it is one."""
-    try:
-        record = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        record = f"what cannot be read ({' '.join(str(error).split())})"
-    if not isinstance(record, dict) or record.get("format") != FORMAT or not isinstance(record.get("version"), int):
-        _no_run(path, record if isinstance(record, str) else "something else")
-    if record["version"] > VERSION:
-        got, remedy = f"version {record['version']}", "install a newer irleed to go on with this run"
-        raise ConfigError(problem(str(path), got=got, expected=f"at most {VERSION}", remedy=remedy))
-    if not all(isinstance(record.get(name), dict) for name in ("config", "versions")) or "data" not in record:
-        _no_run(path, "half of one")
-    return record
-
-
-def _no_run(path: Path, got: str) -> NoReturn:
+    found = read_json(path)
+    record = found.plain()
     remedy = "copy it again, or choose another --out"
-    raise ConfigError(problem(str(path), got=got, expected="the settings of a run", remedy=remedy))
+    if record.get("format") != FORMAT:
+        refuse(str(path), "something else", "the settings of a run", remedy)
+    found.version(VERSION)
+    whole = all(isinstance(record.get(name), dict) for name in ("config", "versions"))
+    if not whole or not {"data", "id"} <= set(record):
+        refuse(str(path), "half of one", "the settings of a run", remedy)
+    return record
 
 
 def _same(where: str, found: Mapping[str, object], wanted: Mapping[str, object]) -> None:

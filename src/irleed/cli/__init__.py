@@ -17,6 +17,7 @@ from irleed.cli.fit import FitCommand
 from irleed.cli.inspect import InspectCommand
 from irleed.cli.parsing import parsed
 from irleed.cli.report import ReportCommand
+from irleed.cli.run import handled, interrupt
 from irleed.cli.simulate import SimulateCommand
 from irleed.errors import DivergedError, IrleedError
 
@@ -38,7 +39,8 @@ def main(arguments: list[str] | None = None) -> None:
     """Entry point of the command `irleed`."""
     try:
         try:
-            _main(sys.argv[1:] if arguments is None else arguments)
+            with handled(interrupt):
+                _main(sys.argv[1:] if arguments is None else arguments)
         finally:
             sys.stdout.flush()
     except BrokenPipeError:  # whoever reads what is printed has seen enough, as `head` does: no more, also at the exit

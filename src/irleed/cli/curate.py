@@ -15,12 +15,12 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from irleed._files import beside
 from irleed.cli.methods import say
 from irleed.curate import Curation, curate, read_run
 from irleed.data import Demonstrations, load, save
 from irleed.data.formats import imitation, lerobot, minari, robomimic
 from irleed.errors import ConfigError, problem
-from irleed.store import beside
 
 KEEP, DROP = "irleed_keep", "irleed_drop"  # masks in a robomimic file
 
@@ -39,6 +39,8 @@ class CurateCommand:
     keep, of a Minari data set as such, else in the layout of the library imitation."""
     share: float = 0.5
     """Episodes of most weight are kept until they have this share of all transitions."""
+    other_data: bool = False
+    """Weigh data that the run was not fitted to: new episodes of the same demonstrators."""
     json: bool = False
     """Print JSON instead of a table."""
 
@@ -46,7 +48,7 @@ class CurateCommand:
         """Weigh, print, and write what was asked for."""
         run = read_run(self.run_folder)
         data = load(self.data, run.reading)
-        found = curate(data, run, self.share)
+        found = curate(data, run, self.share, other_data=self.other_data)
         if self.out is not None:
             _write(self.data, self.out, data, found)
         if self.json:

@@ -3,6 +3,7 @@
 The data come with the package: `docs/getting-started.md` says how they were made, and a test makes them again.
 """
 
+import contextlib
 import json
 from dataclasses import asdict, dataclass
 from importlib.resources import as_file, files
@@ -16,8 +17,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from irleed import demo
+from irleed._files import writing
 from irleed.arena import DeviceArena
-from irleed.checkpoint import writing
 from irleed.cli.methods import OFFLINE, everyone, highest, learner, say, trained
 from irleed.cli.run import Keeping
 from irleed.data import Demonstrations, Reading, load, save
@@ -27,7 +28,7 @@ from irleed.expertise import Expertise, with_interval
 from irleed.fit_networks import MEMBERS, NetworkFit
 from irleed.report import compare, page
 from irleed.result import write
-from irleed.store import prepare
+from irleed.store import occupied, prepare
 
 STEPS = 4_000  # a fifth of the usual, chosen for the time it takes alone
 BUNDLED, DATA = "cartpole", "demonstrations.npz"
@@ -48,10 +49,11 @@ class Demo:
 
     def run(self, console: Console) -> None:
         """One story or the other."""
-        if self.gridworld:
-            demo.gridworld(self.out, 4 if self.seed is None else self.seed, console)
-        else:
-            cartpole(self.out, 0 if self.seed is None else self.seed, console)
+        with occupied(self.out):
+            if self.gridworld:
+                demo.gridworld(self.out, 4 if self.seed is None else self.seed, console)
+            else:
+                cartpole(self.out, 0 if self.seed is None else self.seed, console)
 
 
 def cartpole(out: Path, seed: int, console: Console, *, members: int = MEMBERS, steps: int = STEPS) -> None:
@@ -89,13 +91,15 @@ def fitted(folder: Path, method: str, data: Demonstrations, seed: int, members: 
     aside, folder, title = Console(stderr=True), folder / method, METHODS[method]
     algorithm = learner(method, data, survival=method in ENDS, steps=steps)
     settings = {"members": members, "seed": seed, "env": None, "keeping": Keeping(resume=True)}
-    found = trained(folder, algorithm, data, DeviceArena(CartPole()), title=title, aside=aside, **settings)
-    for warning in found.warnings:
-        say(aside, f"warning: {title}: {warning}")
     typed = {"algorithm": method, "ends": ENDS.get(method, "neutral"), "seeds": members, "steps": steps, "seed": seed}
     said = {name: str(value) for name, value in {"data": folder.parent / DATA, **typed}.items()}
-    with writing(folder):
-        write(folder, found, said | {"reading": asdict(Reading())}, data)
+    with contextlib.ExitStack() as locked:
+        settings |= {"title": title, "aside": aside, "held": locked}
+        found = trained(folder, algorithm, data, DeviceArena(CartPole()), **settings)
+        for warning in found.warnings:
+            say(aside, f"warning: {title}: {warning}")
+        with writing(folder):
+            write(folder, found, said | {"reading": asdict(Reading())}, data)
     return found
 
 

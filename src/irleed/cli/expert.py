@@ -11,6 +11,8 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from irleed._files import writing
+from irleed._lock import LOCK, locked
 from irleed._typing import Key
 from irleed.arena import AbstractArena, HostArena, likeliest, make_arena
 from irleed.errors import ConfigError, problem
@@ -98,6 +100,13 @@ class ExpertCommand:
                     problem(f"--{name}", got=getattr(self, name), expected=expected, remedy="choose more")
                 )
         prepare(self.out.parent)
+        with (
+            writing(self.out, "choose another --out"),
+            locked(self.out.with_name(f"{LOCK}-{self.out.name}"), f"--out {self.out}"),
+        ):
+            self._train(console)
+
+    def _train(self, console: Console) -> None:
         learn_key, choice_key, report_key = jax.random.split(jax.random.key(self.seed), 3)
         with contextlib.closing(make_arena(self.env, self.workers)) as arena:
             with progress.shown(Console(stderr=True), "expert") as callback:

@@ -12,8 +12,9 @@ import tyro
 from rich.console import Console
 
 from irleed import film
+from irleed._files import writing
 from irleed.arena import HostArena
-from irleed.checkpoint import Stopped, writing
+from irleed.checkpoint import Stopped
 from irleed.cli.methods import OFFLINE, ONLINE, earned_table, learner, say, show_beside, trained
 from irleed.cli.parsing import refuse_ignored
 from irleed.cli.run import Keeping
@@ -118,19 +119,17 @@ class FitCommand:
         aside = Console(stderr=True)
         tabular = self.source.mdp is not None or of_states(data)
         self._refuse_others(tabular)
-        try:
-            found = self._fitted(data, tabular, aside)
-            if self.out is not None and self.source.env is not None:
-                with writing(self.out):
-                    film.write(self.out, self.source.env, found.policy, self.seed)
-            if not self.json:
-                console.print(found.expertise.table())
-                if found.returns:
-                    console.print(earned_table(found.returns))
-            others = self._beside(data, tabular, aside) if self.baselines else {}
-        except Stopped as stopped:
-            say(aside, f"{stopped}; the same command with --resume goes on from there")
-            sys.exit(130)
+        with contextlib.ExitStack() as held:
+            try:
+                found = self._fitted(data, tabular, aside, held)
+                if not self.json:
+                    console.print(found.expertise.table())
+                    if found.returns:
+                        console.print(earned_table(found.returns))
+                others = self._beside(data, tabular, aside, held) if self.baselines else {}
+            except Stopped as stopped:
+                say(aside, f"{stopped}; the same command with --resume goes on from there")
+                sys.exit(130)
         if self.json:
             beside = {"baselines": {name: each.summary() for name, each in others.items()}} if self.baselines else {}
             print(json.dumps({**found.summary(), **beside}, indent=1))
@@ -139,23 +138,29 @@ class FitCommand:
         if self.out is not None:
             say(aside if self.json else console, f"wrote {self.out}")
 
-    def _fitted(self, data: Demonstrations, tabular: bool, aside: Console, title: str = "fit") -> Fit | NetworkFit:
-        """The answer, written down if there is a folder for it."""
+    def _fitted(
+        self, data: Demonstrations, tabular: bool, aside: Console, held: contextlib.ExitStack, title: str = "fit"
+    ) -> Fit | NetworkFit:
+        """The answer, written down if there is a folder for it, which stays locked until `held` is closed."""
         shape, warnings = None, ()
         if tabular:
-            found, shape = self._tabular(data, aside, title)
+            found, shape = self._tabular(data, aside, held, title)
             warnings = () if found.converged else ("stopped before convergence; see `history`",)
         else:
-            found = self._networks(data, aside, title)
+            found = self._networks(data, aside, held, title)
             warnings = found.warnings
         for warning in warnings:
             say(aside, f"warning: {warning}" if title == "fit" else f"warning: {title}: {warning}")
         if self.out is not None:
             with writing(self.out):
+                if self.source.env is not None and title == "fit":
+                    film.write(self.out, self.source.env, found.policy, self.seed)
                 write(self.out, found, self._settings(), data, shape)
         return found
 
-    def _beside(self, data: Demonstrations, tabular: bool, aside: Console) -> dict[str, Fit | NetworkFit]:
+    def _beside(
+        self, data: Demonstrations, tabular: bool, aside: Console, held: contextlib.ExitStack
+    ) -> dict[str, Fit | NetworkFit]:
         """Other methods on the same data, each as this command would fit it, in folders inside this run's."""
         found: dict[str, Fit | NetworkFit] = {}
         for method in BESIDE_TABLES if tabular else BESIDE_NETWORKS:
@@ -169,23 +174,25 @@ class FitCommand:
                 out=None if self.out is None else self.out / BASELINES / method,
             )
             try:
-                found[method] = own._fitted(data, tabular, aside, METHODS[method])
+                found[method] = own._fitted(data, tabular, aside, held, METHODS[method])
             except DivergedError as error:
                 say(aside, f"warning: {METHODS[method]}: {error}")
         return found
 
-    def _tabular(self, data: Demonstrations, aside: Console, title: str) -> tuple[Fit, tuple[int, int] | None]:
+    def _tabular(
+        self, data: Demonstrations, aside: Console, held: contextlib.ExitStack, title: str
+    ) -> tuple[Fit, tuple[int, int] | None]:
         mdp, shape = self.source.load()
         tabulate(data, mdp)  # data that do not belong to the MDP are refused before anything is written
         algorithm = self._planned(mdp, int(data.length.max()))
         if self.out is not None:
             config = {**plain(algorithm, "algorithm"), "endless": self.endless, "seed": self.seed}
-            open_run(self.out, config, fingerprint(data, mdp), resume=self.keeping.resume)
+            held.enter_context(open_run(self.out, config, fingerprint(data, mdp), resume=self.keeping.resume))
         with progress.shown(aside, title) as callback:
             found = fit(data, mdp, algorithm=algorithm, endless=self.endless, seed=self.seed, progress=callback)
         return found, shape
 
-    def _networks(self, data: Demonstrations, aside: Console, title: str) -> NetworkFit:
+    def _networks(self, data: Demonstrations, aside: Console, held: contextlib.ExitStack, title: str) -> NetworkFit:
         if self.algorithm not in ("irleed", "iq"):
             refuse_ignored((self,), ("ends",), f"with {self.algorithm}")
         if not are_choices(data) and not self._plays:
@@ -199,7 +206,7 @@ class FitCommand:
                     data = clipped(data, arena.actions)
             algorithm = learner(self.algorithm, data, **kind)
             settings = {"members": self.seeds, "seed": self.seed, "env": self.source.env if self._plays else None}
-            settings |= {"keeping": self.keeping, "title": title, "aside": aside}
+            settings |= {"keeping": self.keeping, "title": title, "aside": aside, "held": held}
             return trained(self.out, algorithm, data, arena, **settings)
 
     @property

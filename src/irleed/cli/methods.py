@@ -64,14 +64,18 @@ def trained(
     keeping: Keeping,
     title: str,
     aside: Console,
+    held: contextlib.ExitStack,
 ) -> NetworkFit:
-    """A run, with its progress told aside; kept in the folder, if there is one, and gone on with as `keeping` says."""
+    """A run, with its progress told aside; kept in the folder, if there is one, and gone on with as `keeping` says.
+
+    The folder stays locked until `held` is closed: the answer is yet to be written.
+    """
     check(data, algorithm, arena, members)
     with contextlib.ExitStack() as stack:
         keeper = None
         if folder is not None:
             config = {**plain(algorithm, "algorithm"), "seeds": members, "seed": seed, "env": env}
-            kept = open_run(folder, config, fingerprint(data), resume=keeping.resume)
+            kept = held.enter_context(open_run(folder, config, fingerprint(data), resume=keeping.resume))
             keeper = stack.enter_context(keeping.keeper(kept, config, lambda text: say(aside, text)))
         callback = stack.enter_context(progress.shown(aside, title))
         return fit_networks(data, algorithm, arena=arena, members=members, seed=seed, progress=callback, keeper=keeper)

@@ -12,6 +12,7 @@ import numpy as np
 import tyro
 from rich.console import Console
 
+from irleed._files import write_json
 from irleed.arena import make_arena
 from irleed.cli.fit import PLANNERS, PlannerName, Source
 from irleed.cli.methods import say
@@ -21,7 +22,7 @@ from irleed.errors import ConfigError, problem
 from irleed.experiments.critics import check_fit, load_critic
 from irleed.simulate import simulate
 from irleed.simulate_critic import CriticDemonstrator, draw_demonstrators, to_demonstrations
-from irleed.store import prepare, write_json
+from irleed.store import prepare
 
 FOR_MDPS = ("mdp", "discount", "horizon", "accuracy", "planner", "endless")
 FOR_CRITICS = ("precision", "bias_scale", "names", "workers")

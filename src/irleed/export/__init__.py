@@ -1,12 +1,13 @@
 """A run as a folder to hand on: the policy for any language, an ONNX graph, and a card that says what it is."""
 
+import contextlib
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from safetensors.numpy import load_file
 
-from irleed._files import beside, write_json
+from irleed._files import TEMPORARY, beside, file_digest, filling, write_signed, writing
 from irleed.data.formats.base import library
 from irleed.errors import ConfigError, problem
 from irleed.export.card import card
@@ -17,9 +18,9 @@ from irleed.iq.saved import Policy, load_policy
 from irleed.policy import TabularPolicy
 from irleed.report.reading import read_run
 from irleed.report.runs import FitRun
-from irleed.store import prepare
+from irleed.store import POLICY
 
-POLICY, DESCRIPTION, GRAPH, CARD = "policy.safetensors", "policy.json", "policy.onnx", "README.md"
+DESCRIPTION, GRAPH, CARD = "policy.json", "policy.onnx", "README.md"
 ACTIVATED = {
     "elu": "x = x if x > 0 else exp(x) - 1",
     "relu": "x = max(x, 0)",
@@ -52,22 +53,25 @@ def export(run: str | Path, out: str | Path, *, onnx: bool = False) -> Path:
         remedy = "name a folder made by `irleed fit DATA --out FOLDER`"
         raise ConfigError(problem(str(run), got="an experiment", expected="a fit, which has a policy", remedy=remedy))
     policy = load_policy(run / POLICY)
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        got = "a folder with something in it" if out.is_dir() else "a file"
-        raise ConfigError(problem(f"--out {out}", got=got, expected="a new folder", remedy="choose another"))
     described = description(policy)
-    prepare(out)
-    policy.save(out / POLICY)
-    if onnx:
-        given = write_graph(policy, out / GRAPH)
-        described["onnx"] = {"file": GRAPH, "opset": OPSET, "input": OBSERVATION, "outputs": given}
-    described["tensors"] = {
-        name: {"shape": list(array.shape), "dtype": str(array.dtype), "meaning": _meaning(name)}
-        for name, array in sorted(load_file(out / POLICY).items())
-    }
-    write_json(out / DESCRIPTION, described)
-    with beside(out / CARD) as file:
-        file.write(card(found, described).encode())
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(writing(f"--out {out}", "choose another place, or make room there"))
+        if out.exists() and (not out.is_dir() or any(not TEMPORARY.fullmatch(each.name) for each in out.iterdir())):
+            got = "a folder with something in it" if out.is_dir() else "a file"
+            raise ConfigError(problem(f"--out {out}", got=got, expected="a new folder", remedy="choose another"))
+        part = stack.enter_context(filling(out))
+        policy.save(part / POLICY)
+        if onnx:
+            given = write_graph(policy, part / GRAPH)
+            described["onnx"] = {"file": GRAPH, "opset": OPSET, "input": OBSERVATION, "outputs": given}
+        described["tensors"] = {
+            name: {"shape": list(array.shape), "dtype": str(array.dtype), "meaning": _meaning(name)}
+            for name, array in sorted(load_file(part / POLICY).items())
+        }
+        described["files"] = {each.name: file_digest(each) for each in sorted(part.iterdir())}
+        write_signed(part / DESCRIPTION, described)
+        with beside(part / CARD) as file:
+            file.write(card(found, described).encode())
     return out
 
 

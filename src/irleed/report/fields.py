@@ -5,9 +5,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
+from irleed._files import CHECKSUM, is_damaged
 from irleed.errors import DataError, problem
 
 LARGEST = 1e150  # beyond, squares are infinite
+MOST_BYTES = 1 << 28  # of a file
+DEEPEST = 40  # lists and objects inside each other
 AGAIN = "copy the run again, or make it again"
 
 
@@ -20,25 +23,48 @@ def refuse(where: str, got: object, expected: str, remedy: str = AGAIN) -> NoRet
 
 
 def read_json(path: Path) -> "Fields":
-    """A file with one JSON object; numbers are finite."""
+    """A file with one JSON object; numbers are finite, and the content matches its checksum, if it has one."""
     try:
-        return Fields(str(path), json.loads(path.read_text(encoding="utf-8"), parse_constant=_not_finite))
-    except OSError as error:
-        refuse(str(path), error.strerror or str(error), "a file that can be read")
+        found = json.loads(_text(path), parse_constant=_not_finite)
     except (ValueError, RecursionError) as error:
         refuse(str(path), f"what is no JSON ({error})", "a whole JSON file")
+    if _is_deep(found):
+        refuse(str(path), "lists or objects inside each other without end", f"{DEEPEST} levels at most")
+    fields = Fields(str(path), found)
+    if is_damaged(found):
+        refuse(str(path), "content that does not match its checksum", "the file as it was written")
+    found.pop(CHECKSUM, None)
+    return fields
 
 
 def read_lines(path: Path) -> list["Fields"]:
     """A file with a JSON object on every line; a last line that was cut off, as of a run that stopped, is left out."""
     try:
-        lines = path.read_text(encoding="utf-8").split("\n")
+        lines = _text(path).split("\n")
         found = [json.loads(line, parse_constant=_not_finite) for line in lines[:-1] if line.strip()]
-    except OSError as error:
-        refuse(str(path), error.strerror or str(error), "a file that can be read")
     except (ValueError, RecursionError) as error:
         refuse(str(path), f"what is no JSON ({error})", "a JSON object on every line")
     return [Fields(f"{path}, line {number}", value) for number, value in enumerate(found, 1)]
+
+
+def _text(path: Path) -> str:
+    """What a text file says, if it is a file, and not one that fills the memory."""
+    try:
+        if path.exists() and not path.is_file():  # a pipe would be waited for
+            refuse(str(path), "a folder, device or pipe", "a file")
+        if path.stat().st_size > MOST_BYTES:
+            refuse(str(path), f"{path.stat().st_size} bytes", f"at most {MOST_BYTES}")
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        refuse(str(path), error.strerror or str(error), "a file that can be read")
+
+
+def _is_deep(value: object) -> bool:
+    level = [value]
+    for _ in range(DEEPEST):
+        level = [each for outer in level if isinstance(outer, dict | list)
+                 for each in (outer.values() if isinstance(outer, dict) else outer)]  # fmt: skip
+    return bool(level)
 
 
 def _not_finite(name: str) -> NoReturn:

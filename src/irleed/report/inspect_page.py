@@ -6,10 +6,10 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from irleed._files import beside
 from irleed.errors import ConfigError, problem
 from irleed.report.markup import Safe, counted, element, figure, join, listing, number, paragraph, part, table
 from irleed.report.svg import FOOT, RIGHT, WIDTH, Axis, drawing, linear, stroke, words
-from irleed.store import beside
 
 HEIGHT, LEFT, TOP = 210.0, 56.0, 12.0
 MOST_BARS = 60  # more values of an action than this are a table

@@ -5,20 +5,24 @@ import math
 from dataclasses import replace
 from pathlib import Path
 
+from irleed._files import file_digest
 from irleed.report.fields import Fields, read_json, read_lines, refuse
 from irleed.report.runs import Departures, Estimate, ExperimentRun, Film, FitRun, Person, Run, Situation
 
 VERSION = 1  # the newest format of every file that is known here
 MOST_BYTES = 600_000  # of a picture
 BASELINES = "baselines"  # the folder inside a run that has those of other methods
+WRITE_AGAIN = "copy the run again, or write it again: the same command with --resume does"
 MAKE = "name a folder made by `irleed fit DATA --out FOLDER` or `irleed experiment NAME --out FOLDER`"
 
 
 def read_run(folder: Path) -> Run:
     """What a run directory says; anything else is refused in one line."""
-    if not folder.is_dir():
-        got = "a file" if folder.exists() else "nothing"
-        refuse(str(folder), got, "a run directory", MAKE)
+    try:
+        if not folder.is_dir():
+            refuse(str(folder), "a file" if folder.exists() else "nothing", "a run directory", MAKE)
+    except OSError as error:  # a name that is too long
+        refuse(str(folder), error.strerror or str(error), "a run directory", MAKE)
     if (folder / "results.json").exists():
         return _experiment(folder, read_json(folder / "results.json"))
     if not (folder / "fit.json").exists() and (folder / "run.json").exists():
@@ -27,8 +31,10 @@ def read_run(folder: Path) -> Run:
     if not (folder / "fit.json").exists():
         refuse(str(folder), "no fit.json and no results.json in it", "a run directory", MAKE)
     if not (folder / "policy.safetensors").exists():
-        refuse(str(folder), "no policy.safetensors in it", "a whole run directory")
-    run, inside = _fit(folder, read_json(folder / "fit.json")), folder / BASELINES
+        refuse(str(folder), "no policy.safetensors in it", "a whole run directory", WRITE_AGAIN)
+    answer = read_json(folder / "fit.json")
+    check_files(folder, answer)
+    run, inside = _fit(folder, answer), folder / BASELINES
     beside = sorted(each for each in inside.iterdir() if each.is_dir()) if inside.is_dir() else []
     done = {each.name: (each / "fit.json").exists() for each in beside}
     found = [read_run(each) for each in beside if done[each.name]]
@@ -38,6 +44,29 @@ def read_run(folder: Path) -> Run:
         unfinished=tuple(name for name, answered in done.items() if not answered),
         film=_film(folder),
     )
+
+
+def check_files(folder: Path, described: Fields, only: tuple[str, ...] = ()) -> None:
+    """Refuse files that are missing, or not those that a description names with their SHA-256; all of them, or some.
+
+    Runs of older versions name none.
+    """
+    sums = described.inner("files").plain() if "files" in described else {}
+    for name, expected in sums.items():
+        if only and name not in only:
+            continue
+        path = folder / name
+        if path.parent != folder or not isinstance(expected, str):
+            refuse(f"{described.where}, files", repr(name), "names of files in this folder, each with its SHA-256")
+        if not path.is_file():
+            refuse(str(folder), f"no {name} in it", "a whole run directory", WRITE_AGAIN)
+        try:
+            found = file_digest(path)
+        except OSError as error:
+            refuse(str(path), error.strerror or str(error), "a file that can be read")
+        if found != expected:
+            got = f"another file than was written (SHA-256 {found[:8]}...)"
+            refuse(str(path), got, f"SHA-256 {expected[:8]}..., as {described.where} says", WRITE_AGAIN)
 
 
 def _experiment(folder: Path, found: Fields) -> ExperimentRun:
