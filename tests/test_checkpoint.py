@@ -184,7 +184,7 @@ def test_a_folder_that_is_gone_is_one_line(tmp_path):
 
 def test_what_a_kill_left_half_written_is_swept_away(tmp_path):
     kept(tmp_path)
-    (tmp_path / "checkpoints" / ".000000003.safetensors.a_b1c2d3").write_bytes(b"half")
+    (tmp_path / "checkpoints" / ".irleed-0123abcd-000000003.safetensors.part").write_bytes(b"half")
     (tmp_path / "checkpoints" / "notes.txt").write_text("of the user")
     assert keeper(tmp_path).restore(state())[1] == 2
     assert names(tmp_path) == ["000000001.safetensors", "000000002.safetensors", "notes.txt"]

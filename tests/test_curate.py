@@ -106,8 +106,9 @@ def test_a_folder_that_is_no_run_is_refused(tmp_path, text):
     with pytest.raises(DataError, match="expected the folder of a fit"):
         read_run(tmp_path / "nowhere")
     (tmp_path / "fit.json").write_text(text)
-    with pytest.raises(DataError, match="expected the folder of a fit"):
+    with pytest.raises(DataError, match="fit.json") as caught:
         read_run(tmp_path)
+    assert "\n" not in str(caught.value)
 
 
 def test_an_unknown_bias_counts_as_none(tmp_path):

@@ -243,9 +243,13 @@ def test_folders_that_are_no_runs(file, copied, tmp_path, capsys):
         (copied / RUN).write_text(content)
         return refused(capsys, file, *SHORT, "--out", copied, "--resume")
 
-    assert "got version 2, expected at most 1; install a newer irleed" in told(json.dumps(record | {"version": 2}))
-    for content in ("", "{", "[]", "{}", '{"format": "irleed-run"}', json.dumps({**record, "config": 3})):
+    assert "does not match its checksum" in told(json.dumps(record | {"version": 2}))
+    del record["checksum"]  # as runs of older versions
+    assert "got 2, expected at most 1; install a newer irleed" in told(json.dumps(record | {"version": 2}))
+    for content in ("{}", '{"format": "irleed-run"}', json.dumps({**record, "config": 3})):
         assert "expected the settings of a run; copy it again" in told(content)
+    for content in ("", "{", "[]", "[" * 100_000):
+        assert "expected a whole JSON file; copy" in told(content) or "expected a JSON object; copy" in told(content)
     edited = {**record, "config": record["config"] | {"seed": 5}}
     assert "got seed 5, expected seed 0" in told(json.dumps(edited))
     (copied / RUN).write_text(json.dumps(edited))
@@ -303,19 +307,24 @@ def refused_after(capsys, *arguments: object) -> str:
 
 
 def test_a_run_goes_on_with_other_versions_and_says_so(tmp_path):
-    assert open_run(tmp_path, {"a": 1}, "data", resume=True).notes == ()
+    with open_run(tmp_path, {"a": 1}, "data", resume=True) as run:
+        assert run.notes == ()
     record = json.loads((tmp_path / RUN).read_text())
+    del record["checksum"]
     record["versions"]["jax"] = "0.0.1"
     (tmp_path / RUN).write_text(json.dumps(record))
-    (note,) = open_run(tmp_path, {"a": 1}, "data", resume=True).notes
+    with open_run(tmp_path, {"a": 1}, "data", resume=True) as run:
+        (note,) = run.notes
     assert "begun with jax 0.0.1" in note
-    with pytest.raises(ConfigError, match="got a 1, b None, expected a 2, b x"):
-        open_run(tmp_path, {"a": 2, "b": "x"}, "data", resume=True)
+    other = open_run(tmp_path, {"a": 2, "b": "x"}, "data", resume=True)
+    with pytest.raises(ConfigError, match="got a 1, b None, expected a 2, b x"), other:
+        pass
 
 
 def test_what_a_kill_left_before_the_run_began_is_no_run(tmp_path):
-    (tmp_path / ".run.json.ab12cd_3").write_text("{")
-    open_run(tmp_path, {}, "data", resume=True)
+    (tmp_path / ".irleed-0123abcd-run.json.part").write_text("{")
+    with open_run(tmp_path, {}, "data", resume=True):
+        pass
     assert [path.name for path in tmp_path.iterdir()] == [RUN]
 
 

@@ -2,15 +2,13 @@
 
 import contextlib
 import json
-import os
-import shutil
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from irleed._files import replacing
 from irleed._npz import printable
 from irleed.data import lazy
 from irleed.data.checks import listed
@@ -29,13 +27,8 @@ def write(demonstrations: Demonstrations, out: Path) -> None:
     if out.exists():
         refuse(out, "a folder or file that exists", "a new name", "choose another name, or remove it")
     datasets = library("datasets", "formats")
-    partial = Path(tempfile.mkdtemp(prefix=f".{out.name}-", dir=out.parent))
-    try:
-        with _quiet(datasets):
-            datasets.Dataset.from_dict(_columns(demonstrations)).save_to_disk(str(partial / "data"))
-        os.rename(partial / "data", out)
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
+    with replacing(out) as part, _quiet(datasets):
+        datasets.Dataset.from_dict(_columns(demonstrations)).save_to_disk(str(part))
 
 
 def _columns(demonstrations: Demonstrations) -> dict[str, list[Any]]:

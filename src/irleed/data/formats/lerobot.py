@@ -1,9 +1,7 @@
 """LeRobot v3 folders: what robots sensed and were told, in Parquet files and videos; and weights put beside them."""
 
 import json
-import os
 import re
-import secrets
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from irleed._files import beside
 from irleed._npz import CORRUPT, printable
 from irleed.data.checks import listed, starts
 from irleed.data.demonstrations import Demonstrations
@@ -76,15 +75,12 @@ def write_weights(
     if out.exists() or not out.parent.is_dir():
         got = "an existing file" if out.exists() else "a folder that does not exist"
         refuse(out, got, "a new file in an existing folder", "name another one")
-    beside = out.with_name(f".{out.name}.{secrets.token_hex(4)}")
     try:
-        parquet.write_table(arrow.table({name: arrow.array(values) for name, values in entries.items()}), beside)
-        os.replace(beside, out)
+        with beside(out) as file:
+            parquet.write_table(arrow.table({name: arrow.array(values) for name, values in entries.items()}), file)
     except (OSError, ValueError, TypeError, arrow.ArrowException) as error:
         got = printable(" ".join(str(error).split())[:200])
         refuse(out, f"a table that cannot be written ({got})", "numbers or text, and a place for them", "check both")
-    finally:
-        beside.unlink(missing_ok=True)
 
 
 def _info(path: Path) -> dict[str, Any]:

@@ -4,9 +4,9 @@ A data set is a folder `data` with `metadata.json` and either one HDF5 file or a
 """
 
 import contextlib
+import errno
 import json
 import os
-import secrets
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from irleed._files import replacing, writing
 from irleed._npz import printable
 from irleed._typing import Shaped
 from irleed.data.checks import listed
@@ -24,6 +25,7 @@ from irleed.data.lazy import LazyRows
 from irleed.errors import IrleedError
 
 WHO = ("demonstrator", "operator", "annotator", "author")  # where "data" looks, in this order
+UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 MARKS = {"data_format", "total_episodes", "total_steps"}  # in the metadata of every Minari data set
 
 
@@ -67,17 +69,12 @@ def write(source: Path, out: Path, episodes: Sequence[int]) -> None:
         refuse(source, bad[0] if bad else "no episodes", f"some of 0 to {len(found) - 1}", "choose from these")
     if os.path.lexists(out) or not out.parent.is_dir():
         refuse(out, "a path that is taken or in no folder", "a new name in an existing folder", "choose another path")
-    part = out.parent / f".{secrets.token_hex(8)}.part"
-    try:
-        with _refusing(source):
-            _copy(_inside(source), part / "data", episodes, dataset.storage.FORMAT)
-            new, ids = _opened(part).storage, range(len(episodes))
-            new.update_episode_metadata([{"id": i} for i in ids], ids)
-            totals = {"total_episodes": len(ids), "total_steps": sum(len(found[e].rewards) for e in episodes)}
-            new.update_metadata(totals | {"dataset_size": new.get_size()})
-            part.rename(out)
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
+    with writing(printable(out), "choose another place, or make room there"), replacing(out) as part, _refusing(source):
+        _copy(_inside(source), part / "data", episodes, dataset.storage.FORMAT)
+        new, ids = _opened(part).storage, range(len(episodes))
+        new.update_episode_metadata([{"id": i} for i in ids], ids)
+        totals = {"total_episodes": len(ids), "total_steps": sum(len(found[e].rewards) for e in episodes)}
+        new.update_metadata(totals | {"dataset_size": new.get_size()})
 
 
 def _inside(path: Path) -> Path:
@@ -94,7 +91,7 @@ def _opened(path: Path) -> Any:
         refuse(path, listed(there, 16), "observation_space and action_space, too", "write it with a newer Minari")
     if (_inside(path) / minari_hdf5.FILE).is_file():
         _check_sizes(_inside(path) / minari_hdf5.FILE)
-    dataset = library("minari", "formats").MinariDataset(_inside(path))
+    dataset = library("minari", "formats").MinariDataset(_inside(path).absolute())  # it joins relative paths twice
     spaces, kind = library("gymnasium", "formats").spaces, type(dataset.action_space)
     if not issubclass(kind, spaces.Box | spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary):
         refuse(f"{printable(path)}, actions", kind.__name__, "Discrete or Box", "make each action one array of numbers")
@@ -130,7 +127,10 @@ def _refusing(path: Path) -> Iterator[None]:
         yield
     except IrleedError:
         raise
-    except Exception as error:  # damaged files make HDF5, Arrow, JSON and Gymnasium raise nearly anything
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno in UNWRITABLE:  # not the data's fault
+            raise
+        # Damaged files make HDF5, Arrow, JSON and Gymnasium raise nearly anything
         said = "".join(c if c.isprintable() else " " for c in f"{type(error).__name__}: {error}")[:200]
         refuse(path, f"what Minari cannot read ({said.strip()})", "a whole data set", "copy or download it again")
 

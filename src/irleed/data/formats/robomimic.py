@@ -1,9 +1,7 @@
 """HDF5 files as robomimic has them: a group for each demonstration, and masks that name some of them."""
 
-import contextlib
 import os
 import re
-import secrets
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from irleed._files import replacing
 from irleed._npz import CORRUPT, printable
 from irleed.data.checks import listed
 from irleed.data.demonstrations import Demonstrations, Episode
@@ -43,22 +42,18 @@ def write_masks(source: Path, out: Path, masks: Mapping[str, Sequence[str]]) -> 
         demos, there = _demos(source, file), _masks(file)
     for mask, members in masks.items():
         _check_mask(f"{printable(source)}, mask {mask!r}", mask, members, demos, there)
-    part = out.parent / f".{secrets.token_hex(8)}.part"
     try:
-        shutil.copyfile(source, part)
-        with library("h5py", "formats").File(part, "r+") as file:
-            group = file.require_group("mask")
-            for mask, members in masks.items():
-                group.create_dataset(mask, data=np.array(members, dtype="S"))
-        with part.open("rb+") as stream:
-            os.fsync(stream.fileno())
-        os.replace(part, out)
+        with replacing(out) as part:
+            shutil.copyfile(source, part)
+            with library("h5py", "formats").File(part, "r+") as file:
+                group = file.require_group("mask")
+                for mask, members in masks.items():
+                    group.create_dataset(mask, data=np.array(members, dtype="S"))
+            with part.open("rb+") as stream:
+                os.fsync(stream.fileno())
     except CORRUPT as error:
         got = f"an unwritable place ({hdf5.one_line(error)})"
         refuse(out, got, "a place that can be written", "choose another path, or make room and folder for it")
-    finally:
-        with contextlib.suppress(OSError):
-            part.unlink()
 
 
 def _recognises(path: Path) -> bool:
