@@ -80,7 +80,9 @@ def test_the_same_process_cannot_hold_it_twice(kind, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"[1]", b'{"pid": "x"}', b'{"pid": 1, "host": "elsewhere"}', b"[" * 999])
+@pytest.mark.parametrize(
+    "content", [b"", b"{", b"[1]", b'{"pid": "x"}', b'{"pid": 1, "host": "elsewhere"}', b"[" * 999]
+)
 def test_where_only_the_file_can_tell_one_that_may_be_held_blocks(tmp_path, monkeypatch, content):
     """A process on another machine cannot be looked for; the line says what to remove."""
     monkeypatch.setattr(_lock, "_flock", lambda handle: None)

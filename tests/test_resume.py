@@ -1,27 +1,32 @@
 """A run that was stopped goes on as if it never had been: the same answer and the same state, bit for bit."""
 
+import hashlib
 import json
 import os
 import shutil
 import signal
+import threading
 
 import jax
 import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from irleed import logs
+from irleed import _files, logs
+from irleed._lock import LOCK, locked
 from irleed.arena import DeviceArena, HostArena
 from irleed.arena import host as arenas
 from irleed.baselines.bc import BehaviourCloning
 from irleed.baselines.sqil import Sqil
 from irleed.checkpoint import Keeper, Stopped
 from irleed.cli import main
+from irleed.cli.run import handled, interrupt
 from irleed.data import Demonstrations, Episode, save
 from irleed.data.transitions import Transitions, stack
 from irleed.envs.cartpole import CartPole
-from irleed.errors import ConfigError
+from irleed.errors import ConfigError, DataError
 from irleed.fit_networks import fit_networks
+from irleed.report.reading import read_run
 from irleed.store import RUN, fingerprint, open_run
 
 pytestmark = pytest.mark.optax
@@ -157,7 +162,10 @@ def test_the_run_directory(finished):
     assert [line["step"] for line in lines] == list(range(1, 21)) and all(line["loss"] > 0 for line in lines)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=str)
+STOPS = [signal.SIGINT, signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else [])]
+
+
+@pytest.mark.parametrize("number", STOPS, ids=str)
 def test_a_signal_stops_a_run_that_resume_ends(file, finished, tmp_path, monkeypatch, capsys, number):
     add = logs.History.add
 
@@ -342,3 +350,86 @@ def test_a_fit_in_an_mdp_is_a_run_too(tmp_path, capsys):
     assert "got endless False, expected endless True" in refused(capsys, *fit, "--endless", "--resume")
     assert "got data " in refused(capsys, *fit, "--discount", 0.9, "--resume"), "the MDP is another one"
     assert "no such setting in an MDP" in refused(capsys, *fit, "--checkpoint-every", 3)
+
+
+def left(folder) -> list[str]:
+    """Temporary files and locks anywhere in a folder."""
+    return [path.name for path in folder.rglob(".*")]
+
+
+@pytest.mark.parametrize("number", STOPS, ids=str)
+@pytest.mark.parametrize("at", ["expertise.png", "fit.json"])
+def test_a_signal_in_the_last_writes(file, finished, tmp_path, monkeypatch, capsys, number, at):
+    """It ends as Ctrl-C does: nothing is half written, and the answer, which is written last, is not there."""
+    run, replaced = tmp_path / "run", os.replace
+
+    def interrupted(source, target):
+        if target.name == at:
+            signal.raise_signal(number)
+        replaced(source, target)
+
+    before = signal.getsignal(number)
+    with monkeypatch.context() as patched:
+        patched.setattr(_files.os, "replace", interrupted)
+        with pytest.raises(SystemExit) as ended:
+            call("fit", file, *SHORT, "--out", run)
+    assert ended.value.code == 130 and signal.getsignal(number) == before
+    assert capsys.readouterr().err.endswith("irleed: interrupted\n")
+    assert left(run) == [] and not (run / "fit.json").exists() and (run / "policy.safetensors").exists()
+    with pytest.raises(DataError, match="has not finished: no fit.json in it.*--resume"):
+        read_run(run)
+    call("fit", file, *SHORT, "--out", run, "--resume")
+    assert answer(run) == answer(finished) and left(run) == []
+
+
+def test_a_signal_that_is_ignored_stays_ignored(monkeypatch):
+    """As SIGHUP is in a process that was started with nohup."""
+    before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    try:
+        with handled(interrupt):
+            signal.raise_signal(signal.SIGTERM)
+        assert signal.getsignal(signal.SIGTERM) == signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def test_commands_run_in_threads_too(file, finished, capsys):
+    """Where there can be no handlers."""
+    thread = threading.Thread(target=call, args=("report", finished, "--out", finished.parent / "page.html"))
+    thread.start()
+    thread.join()
+    assert "wrote" in capsys.readouterr().out
+
+
+def test_a_second_process_is_refused_while_the_first_lives(file, copied, capsys):
+    """Resuming, too; and it removes nothing that the first is writing."""
+    (copied / ".irleed-0123abcd-fit.json.part").write_text("half")
+    with locked(copied / LOCK, "run"):
+        said = refused(capsys, file, *SHORT, "--out", copied, "--resume")
+        assert f"got process {os.getpid()} on " in said and (copied / ".irleed-0123abcd-fit.json.part").exists()
+    call("fit", file, *SHORT, "--out", copied, "--resume")
+    assert left(copied) == []
+
+
+def test_the_run_is_locked_until_all_is_written(file, tmp_path, monkeypatch):
+    """Also while baselines are fitted."""
+    seen, replaced = [], os.replace
+
+    def looking(source, target):
+        seen.append((target.parent.name, target.name, (tmp_path / "run" / LOCK).exists()))
+        replaced(source, target)
+
+    monkeypatch.setattr(_files.os, "replace", looking)
+    call("fit", file, *SHORT, "--out", tmp_path / "run", "--baselines")
+    assert all(held for _, _, held in seen) and ("ileed", "fit.json", True) in seen
+    for folder in ("run", "ileed"):
+        assert [name for place, name, _ in seen if place == folder][-1] == "fit.json", "the answer comes last"
+    assert left(tmp_path / "run") == []
+
+
+def test_the_answer_names_the_files_that_are_read_with_it(finished):
+    """By their SHA-256; and the data by their fingerprint."""
+    found = json.loads((finished / "fit.json").read_text())
+    names = {"policy.safetensors", "data.json", "departures.json", "history.jsonl"}
+    assert found["files"] == {name: hashlib.sha256((finished / name).read_bytes()).hexdigest() for name in names}
+    assert found["fingerprint"] == fingerprint(poles())

@@ -7,9 +7,11 @@ import stat
 import numpy as np
 import pytest
 
-from irleed._files import write_json
-from irleed.errors import ConfigError
-from irleed.store import keep, kept, prepare
+from irleed._files import filling, is_damaged, sweep, write_json, write_signed
+from irleed._lock import LOCK
+from irleed.errors import ConfigError, DataError
+from irleed.report.fields import read_json
+from irleed.store import RUN, keep, kept, occupied, open_run, prepare
 
 
 def test_a_folder_is_made_with_its_parents_and_left_empty(tmp_path):
@@ -150,3 +152,150 @@ def test_an_interrupted_part_leaves_the_old_one_and_nothing_else(part, monkeypat
             keep(part, FINGERPRINT, {"greedy": np.zeros(1)})
     assert kept(part, FINGERPRINT)["greedy"].shape == (2, 3)
     assert [path.name for path in part.parent.iterdir()] == ["a.npz"]
+
+
+LIKE_OURS = (
+    ".settings.json.abcdefgh", ".run.json.ab12cd_3", ".000000003.safetensors.a_b1c2d3", ".irleed-0123abcd-x.json",
+    ".irleed-0123abcg-x.part", "irleed-0123abcd-x.part", ".x.json.probe___", ".irleed-lock.part",
+)  # fmt: skip
+
+
+def test_only_names_that_are_surely_ours_are_swept(tmp_path):
+    """Hidden files of a user may look like anything."""
+    for name in LIKE_OURS:
+        (tmp_path / name).write_text("mine")
+    (tmp_path / ".irleed-0123abcd-fit.json.part").write_text("half")
+    (tmp_path / ".irleed-0123abcd-folder.part" / "inner").mkdir(parents=True)
+    (tmp_path / ".irleed-4567abcd-\n.part").write_text("half")
+    sweep(tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == set(LIKE_OURS)
+
+
+@pytest.mark.parametrize("resume", [False, True])
+@pytest.mark.parametrize("own", ["fit.json", "history.jsonl", "film.png", "checkpoints"])
+def test_a_folder_that_is_not_ours_is_refused_untouched(tmp_path, own, resume):
+    """It has files of names that a run would write over; not even temporary ones are removed from it."""
+    for name in (*LIKE_OURS, ".irleed-0123abcd-fit.json.part", own):
+        (tmp_path / name).write_text("mine")
+    os.utime(tmp_path, (1, 1))
+    run = open_run(tmp_path, {}, "data", resume=resume)
+    with pytest.raises(ConfigError, match=f"got {own}.*, and no run.json"), run:
+        pass
+    assert tmp_path.stat().st_mtime == 1 and len(list(tmp_path.iterdir())) == len(LIKE_OURS) + 2
+
+
+def test_a_run_leaves_other_files_in_its_folder_alone(tmp_path):
+    """A job's own output may lie there before the run begins."""
+    for name in (*LIKE_OURS, "slurm-1.out"):
+        (tmp_path / name).write_text("mine")
+    for resume in (False, True):
+        with open_run(tmp_path, {}, "data", resume=resume) as run:
+            (run.folder / ".irleed-0123abcd-fit.json.part").write_text("left by a kill")
+    with open_run(tmp_path, {}, "data", resume=True):
+        assert {path.name for path in tmp_path.iterdir()} == {*LIKE_OURS, "slurm-1.out", RUN, LOCK}
+    assert {path.name for path in tmp_path.iterdir()} == {*LIKE_OURS, "slurm-1.out", RUN}
+
+
+def test_a_run_is_one_process_s_at_a_time(tmp_path):
+    with open_run(tmp_path, {}, "data", resume=False):
+        (tmp_path / ".irleed-0123abcd-fit.json.part").write_text("being written")
+        for resume in (False, True):
+            second = open_run(tmp_path, {}, "data", resume=resume)
+            with pytest.raises(ConfigError, match=f"got process {os.getpid()} on .* expected no other process"), second:
+                pass
+        assert (tmp_path / ".irleed-0123abcd-fit.json.part").exists()
+    with open_run(tmp_path, {}, "data", resume=True):
+        pass
+    assert [path.name for path in tmp_path.iterdir()] == [RUN]
+
+
+def test_an_output_folder_is_one_process_s_at_a_time(tmp_path):
+    """That of an experiment; what a killed one left in it and in the folders right inside is removed by the next."""
+    (tmp_path / "parts").mkdir()
+    ours = [tmp_path / ".irleed-0123abcd-results.json.part", tmp_path / "parts" / ".irleed-0123abcd-a.npz.part"]
+    for path in ours:
+        path.write_text("half")
+    with occupied(tmp_path), pytest.raises(ConfigError, match=f"got process {os.getpid()}"), occupied(tmp_path):
+        pass
+    assert all(path.exists() for path in ours), "nobody died in it: it may be anybody's folder"
+    (tmp_path / LOCK).write_text("of a process that was killed")
+    with occupied(tmp_path):
+        assert not any(path.exists() for path in ours)
+    assert [path.name for path in tmp_path.iterdir()] == ["parts"]
+
+
+def test_content_that_does_not_match_its_checksum_is_found(tmp_path):
+    value = {"b": (1, 2.5, None), "a": {"x": "Zoë", 10: 1, 9: 2}, "small": 1e-300, "large": 2**70}
+    write_signed(tmp_path / "a.json", value)
+    whole = json.loads((tmp_path / "a.json").read_text())
+    assert read_json(tmp_path / "a.json").plain() == {key: each for key, each in whole.items() if key != "checksum"}
+    assert not is_damaged({"old": "files have none"}) and not is_damaged(whole)
+    text = (tmp_path / "a.json").read_bytes()
+    for bit in range(8 * len(text)):
+        flipped = bytearray(text)
+        flipped[bit // 8] ^= 1 << bit % 8
+        (tmp_path / "a.json").write_bytes(flipped)
+        try:
+            found = read_json(tmp_path / "a.json").plain()
+        except DataError as error:
+            assert "a.json" in str(error) and "\n" not in str(error)
+        else:
+            assert {key: found.get(key) for key in value} == {key: whole[key] for key in value}
+
+
+def test_json_that_nobody_should_parse_is_refused(tmp_path):
+    path = tmp_path / "a.json"
+    for content in (b"[" * 50_000, b'{"a":' * 300 + b"1" + b"}" * 300, b'{"a": ' + b"9" * 5000 + b"}"):
+        path.write_bytes(content)
+        with pytest.raises(DataError, match=r"a\.json: got"):
+            read_json(path)
+    path.unlink()
+    os.mkfifo(path)
+    with pytest.raises(DataError, match="device or pipe"):
+        read_json(path)
+
+
+def test_a_part_with_an_entry_more_or_less_is_refused(part):
+    """As where a damaged directory of the archive hides one."""
+    with np.load(part) as file:
+        arrays = dict(file)
+    np.savez(part, **{name: array for name, array in arrays.items() if name != "seconds"})
+    assert "do not match their checksum" in refused(part, FINGERPRINT)
+    np.savez(part, **{name: array for name, array in arrays.items() if name != "digest"})
+    assert set(kept(part, FINGERPRINT)) == {"greedy", "seconds"}, "one of an older version"
+
+
+def test_a_folder_is_filled_whole_or_stays_as_it_was(tmp_path):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "empty" / ".irleed-0123abcd-folder.part").mkdir()
+    for folder in (tmp_path / "a" / "b", tmp_path / "empty"):
+        with pytest.raises(KeyboardInterrupt), filling(folder) as part:
+            (part / "x").write_text("x")
+            raise KeyboardInterrupt
+    assert [path.name for path in tmp_path.iterdir()] == ["empty"] and not list((tmp_path / "empty").iterdir())
+    for folder in (tmp_path / "a" / "b", tmp_path / "empty"):
+        with filling(folder) as part:
+            (part / "x").write_text("x")
+        assert [path.name for path in folder.iterdir()] == ["x"]
+
+
+def test_a_folder_whose_files_cannot_be_moved_is_emptied_again(tmp_path, monkeypatch):
+    rename = os.rename
+
+    def failing(source, target):
+        if target.name == "b":
+            raise OSError(28, os.strerror(28))
+        rename(source, target)
+
+    monkeypatch.setattr(os, "rename", failing)
+    with pytest.raises(OSError), filling(tmp_path / "out") as part:
+        (part / "a").write_text("x")
+        (part / "b").write_text("x")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_name_of_any_length_can_be_written(tmp_path):
+    """The temporary name must not be longer than the file system allows where the name itself is not."""
+    for name in ("x" * 255, "ü" * 127):
+        write_json(tmp_path / name, {})
+    assert len(list(tmp_path.iterdir())) == 2

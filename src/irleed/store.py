@@ -130,8 +130,9 @@ def _check_place(folder: Path, resume: bool) -> None:
         there = [path.name for path in folder.iterdir() if not path.name.startswith(".")]
     except OSError:  # no folder, or none that can be looked into: `prepare` says so
         return
-    if RUN not in there and (set(there) & set(WRITTEN) or (resume and there)):
-        got, expected = f"{', '.join(sorted(there)[:5])}, and no {RUN}", "a run, or an empty folder"
+    odd = sorted(set(there) & set(WRITTEN)) or (sorted(there) if resume else [])
+    if RUN not in there and odd:
+        got, expected = f"{', '.join(odd[:5])}, and no {RUN}", "a run, or an empty folder"
         remedy = "copy it again, or choose another --out"
         raise ConfigError(problem(f"run {folder}", got=got, expected=expected, remedy=remedy))
 
