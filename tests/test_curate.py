@@ -17,6 +17,7 @@ from irleed.errors import ConfigError, DataError, SpaceError
 from irleed.iq.ensemble import NetworkPolicy
 from irleed.iq.networks import Mlp
 from irleed.policy import SoftmaxPolicy, TabularPolicy
+from irleed.store import fingerprint
 
 TABLE = np.array([[0.9, 0.1], [0.5, 0.5]])
 LENGTHS = 4, 2, 3, 1
@@ -146,3 +147,33 @@ def test_the_command_overwrites_nothing_and_needs_a_known_ending(tmp_path, capsy
     assert (tmp_path / "there.csv").read_text() == "kept" and len(list(tmp_path.iterdir())) == 3
     main(["curate", str(source), "--run", str(kept), "--json"])
     assert len(json.loads(capsys.readouterr().out)) == 4
+
+
+def test_data_that_the_run_was_not_fitted_to_are_refused(tmp_path, capsys):
+    """Though their demonstrators, states and actions are those of the run; new episodes have to be meant."""
+    data = states()
+    known = run(fingerprint=fingerprint(data))
+    fewer = data.take(np.array([0, 1, 2]))
+    with pytest.raises(SpaceError, match="data: got SHA-256 .*, expected .* the data of the run; .*--other-data"):
+        curate(fewer, known)
+    assert len(curate(fewer, known, other_data=True).keep) == 3
+    kept = folder(tmp_path / "run", data)
+    found = json.loads((kept / "fit.json").read_text())
+    (kept / "fit.json").write_text(json.dumps(found | {"fingerprint": fingerprint(data)}))
+    save(fewer, tmp_path / "fewer.npz")
+    main(["curate", str(tmp_path / "data.npz"), "--run", str(kept)])
+    with pytest.raises(SystemExit) as stopped:
+        main(["curate", str(tmp_path / "fewer.npz"), "--run", str(kept), "--out", str(tmp_path / "out.csv")])
+    assert stopped.value.code == 2 and "--other-data" in capsys.readouterr().err
+    assert not (tmp_path / "out.csv").exists()
+    main(["curate", str(tmp_path / "fewer.npz"), "--run", str(kept), "--other-data", "--json"])
+    assert len(json.loads(capsys.readouterr().out)) == 3
+
+
+def test_a_policy_that_is_not_the_run_s_is_refused(tmp_path):
+    """Sound in itself, but not the one whose checksum stands in the answer."""
+    kept = folder(tmp_path / "run", states())
+    found, sums = json.loads((kept / "fit.json").read_text()), {"policy.safetensors": "0" * 64}
+    (kept / "fit.json").write_text(json.dumps(found | {"files": sums}))
+    with pytest.raises(DataError, match="got another file than was written.*expected SHA-256 00000000"):
+        read_run(kept)

@@ -1,8 +1,14 @@
 """An exported policy is the policy: in ONNX, by what policy.json says, and with a card that is plain text."""
 
+import copy
 import dataclasses
+import errno
+import hashlib
 import json
+import os
+import shutil
 import sys
+from typing import Any
 
 import jax
 import numpy as np
@@ -10,9 +16,10 @@ import pytest
 from safetensors.numpy import load_file
 from scipy.special import log_softmax
 
+from irleed import _files, load_policy
 from irleed.cli import main
 from irleed.data.transitions import Inputs
-from irleed.errors import ConfigError
+from irleed.errors import ConfigError, DataError, IrleedError
 from irleed.export import ACTIVATED, description, export
 from irleed.export.card import escaped
 from irleed.export.graph import OPSET, write_graph
@@ -21,6 +28,7 @@ from irleed.iq.gaussian import GaussianPolicy, Squashing
 from irleed.iq.gaussian_ensemble import GaussianEnsemble
 from irleed.iq.networks import ACTIVATIONS, Mlp
 from irleed.policy import SoftmaxPolicy, TabularPolicy
+from irleed.report.fields import read_json
 
 MEMBERS, ACTIONS = 3, 4
 TABLE = np.array([[0.2, 0.8, 0.0], [0.5, 0.25, 0.25]])
@@ -214,3 +222,126 @@ def test_without_the_library_nothing_is_written(tmp_path, monkeypatch, capsys):
 def test_bounds_of_continuous_actions_are_described():
     action = description(steering())["action"]
     assert action == {"kind": "numbers", "count": 2, "low": [-0.5, -4.0], "high": [1.5, 2.0]}
+
+
+def test_the_description_has_checksums(tmp_path):
+    run = run_folder(tmp_path / "run", TabularPolicy(TABLE))
+    out = export(run, tmp_path / "out")
+    said = read_json(out / "policy.json").plain()
+    assert said["files"] == {
+        "policy.safetensors": hashlib.sha256((out / "policy.safetensors").read_bytes()).hexdigest()
+    }
+    (out / "policy.json").write_text((out / "policy.json").read_text().replace("table", "tabel"))
+    with pytest.raises(DataError, match="does not match its checksum"):
+        read_json(out / "policy.json")
+
+
+def test_no_bit_of_a_policy_changes_unseen(tmp_path):
+    """Wherever it lies: the file knows its own checksum."""
+    path = tmp_path / "policy.safetensors"
+    TabularPolicy(TABLE).save(path)
+    whole = path.read_bytes()
+    for bit in range(8 * len(whole)):
+        flipped = bytearray(whole)
+        flipped[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(flipped)
+        try:
+            found = load_policy(path)
+        except DataError as error:
+            assert "\n" not in str(error)
+        else:
+            np.testing.assert_array_equal(found.probabilities, TABLE)
+
+
+def failing(number: int, after: int):
+    """`os.fsync` on a disk that takes no more after so many files."""
+    left = [after]
+
+    def fsync(*_):
+        left[0] -= 1
+        if left[0] < 0:
+            raise OSError(number, os.strerror(number))
+
+    return fsync
+
+
+@pytest.mark.parametrize("there", [False, True], ids=["new folder", "empty folder"])
+@pytest.mark.parametrize("after", [0, 1, 2])
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS], ids=errno.errorcode.get)
+def test_a_write_that_fails_is_one_line_and_leaves_no_half_folder(tmp_path, monkeypatch, capsys, number, after, there):
+    run, out = run_folder(tmp_path / "run", TabularPolicy(TABLE)), tmp_path / "a" / "out"
+    if there:
+        out.mkdir(parents=True)
+    before = sorted(tmp_path.rglob("*"))
+    monkeypatch.setattr(_files.os, "fsync", failing(number, after))
+    with pytest.raises(SystemExit) as ended:
+        main(["export", str(run), "--out", str(out)])
+    said = capsys.readouterr().err
+    assert ended.value.code == 2 and os.strerror(number) in said and said.count("\n") == 1 and "--resume" not in said
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_what_a_killed_export_left_is_removed_by_the_next(tmp_path):
+    run, out = run_folder(tmp_path / "run", TabularPolicy(TABLE)), tmp_path / "out"
+    (out / ".irleed-0123abcd-folder.part").mkdir(parents=True)
+    (out / ".irleed-0123abcd-folder.part" / "policy.safetensors").write_text("half")
+    export(run, out)
+    assert {path.name for path in out.iterdir()} == {"policy.safetensors", "policy.json", "README.md"}
+
+
+HOSTILE = (None, True, -3, 1.5, 1e300, "", "x\n# y", [], [-1], [[]], ["x"], [None], {}, {"a": None}, {"a": {"b": [-1]}})
+
+
+def places(value: object, at: tuple = ()):
+    """Where the values of a JSON file are, outer ones first."""
+    yield at
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, inner in items:
+        yield from places(inner, (*at, key))
+
+
+@pytest.mark.parametrize("name", ["fit.json", "run.json", "data.json"])
+def test_no_value_in_a_run_makes_an_export_crash(tmp_path, name):
+    """Whatever stands in place of a value, there is a card or one line, and no half folder."""
+    run = run_folder(tmp_path / "run", TabularPolicy(TABLE))
+    whole = json.loads((run / name).read_text())
+    outcomes = set()
+    for at in places(whole):
+        for value in HOSTILE:
+            content = [copy.deepcopy(whole)]  # a list around it, so that the whole can be replaced as well
+            inner: Any = content
+            for key in (0, *at)[:-1]:
+                inner = inner[key]
+            inner[(0, *at)[-1]] = value
+            (run / name).write_text(json.dumps(content[0]))
+            out = tmp_path / "out"
+            try:
+                export(run, out)
+            except IrleedError as error:
+                assert "\n" not in str(error) and not out.exists()
+                outcomes.add("refused")
+            else:
+                assert "<script" not in (out / "README.md").read_text()
+                shutil.rmtree(out)
+                outcomes.add("written")
+    assert outcomes == {"refused", "written"}
+
+
+@pytest.mark.parametrize("name", ["fit.json", "run.json", "data.json"])
+def test_json_without_end_is_one_line(tmp_path, name):
+    run = run_folder(tmp_path / "run", TabularPolicy(TABLE))
+    whole = json.loads((run / name).read_text())
+    for depth in (100, 900, 100_000):
+        text = json.dumps(whole | {"config": "HERE"}).replace('"HERE"', '{"a":' * depth + "[]" + "}" * depth)
+        (run / name).write_text(text)
+        with pytest.raises(DataError, match=name):
+            export(run, tmp_path / "out")
+        assert not (tmp_path / "out").exists()
+
+
+def test_a_path_that_is_none_is_one_line(tmp_path):
+    run = run_folder(tmp_path / "run", TabularPolicy(TABLE))
+    with pytest.raises(ConfigError):
+        export(run, tmp_path / ("long" * 100))
+    with pytest.raises(DataError):
+        export(tmp_path / ("long" * 100), tmp_path / "out")

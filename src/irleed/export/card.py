@@ -7,6 +7,7 @@ from typing import Any
 
 from irleed.report.expertise import ranked
 from irleed.report.facts import PAPER
+from irleed.report.fields import Fields, refuse
 from irleed.report.markup import counted, interval, listed, number
 from irleed.report.returns import demonstrators, policies, said
 from irleed.report.runs import FitRun
@@ -109,7 +110,7 @@ def _data(run: FitRun) -> str:
     if run.facts is None:
         return "The run says nothing of them.\n"
     facts = run.facts
-    seen, done = (_values(facts.inner(name).plain()) for name in ("observation", "action"))
+    seen, done = (_values(facts.inner(name)) for name in ("observation", "action"))
     odd = [f"- {escaped(warning)}" for warning in facts.texts("warnings")]
     return (
         f"{counted(facts.whole('transitions'), 'transition')} in {counted(facts.whole('episodes'), 'episode')} of "
@@ -118,10 +119,13 @@ def _data(run: FitRun) -> str:
     )
 
 
-def _values(facts: dict[str, Any]) -> str:
-    shape = " x ".join(map(str, facts.get("shape", ()))) or "one number"
-    low, high = (number(facts[end]) if isinstance(facts.get(end), int | float) else "?" for end in ("min", "max"))
-    return f"{shape} ({escaped(facts.get('dtype'))}, from {low} to {high})"
+def _values(facts: Fields) -> str:
+    sides = facts.numbers("shape") if "shape" in facts else []
+    if any(side < 0 or side % 1 for side in sides):
+        refuse(f"{facts.where}, shape", sides, "whole numbers from 0")
+    shape = " x ".join(str(int(side)) for side in sides) or "one number"
+    low, high = (number(facts.number(end)) if end in facts else "?" for end in ("min", "max"))
+    return f"{shape} ({escaped(facts.text('dtype'))}, from {low} to {high})"
 
 
 def _expertise(run: FitRun) -> str:

@@ -1,10 +1,13 @@
 """Minari data sets are read as they were written, with their demonstrators; damaged ones are refused in one line."""
 
+import errno
 import hashlib
 import json
+import os
 import pickle
 import shutil
 import warnings
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +16,7 @@ import pytest
 from irleed.data import Demonstrations, lazy
 from irleed.data.formats.base import Reading
 from irleed.data.formats.minari import FORMAT, read, read_id, write
-from irleed.errors import DataError
+from irleed.errors import ConfigError, DataError
 
 minari = pytest.importorskip("minari")
 spaces = pytest.importorskip("gymnasium").spaces
@@ -398,3 +401,25 @@ def test_copies_that_cannot_be_made_leave_nothing_behind(tmp_path):
     (tmp_path / "cut" / "data" / "main_data.hdf5").write_bytes(b"cut")
     assert "cannot read" in refusal(write, tmp_path / "cut", tmp_path / "out", [0])
     assert sorted(tmp_path.iterdir()) == sorted([*there, tmp_path / "cut"])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_paths_may_be_relative(kind, home, monkeypatch):
+    """The library joins a relative path twice where it writes."""
+    path = folder(created(kind=kind))
+    monkeypatch.chdir(path.parent)
+    write(Path(path.name), Path("few-v0"), [1])
+    assert episodes(read(Path("few-v0"), Reading())) == expected([path.parent.name + "/" + path.name] * 3, [1])
+
+
+def test_a_full_disk_is_not_blamed_on_the_data(tmp_path, monkeypatch):
+    path = folder(created())
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("irleed.data.formats.minari.shutil.copy", full)
+    with pytest.raises(ConfigError, match="No space left on device.*make room there") as caught:
+        write(path, tmp_path / "out", [0])
+    assert str(tmp_path / "out") in str(caught.value) and not (tmp_path / "out").exists()
+    assert not list(tmp_path.glob(".*"))
