@@ -157,7 +157,7 @@ class Values:
 
     def _places(self, begin: int, end: int) -> Iterator[tuple[int, ...]]:
         """Where the chunks begin that hold some of these rows."""
-        chunks = self.chunks or ()
+        chunks = self.chunks or (1,)
         axes = [range(0, size, chunk) for size, chunk in zip(self.shape[1:], chunks[1:], strict=True)]
         return itertools.product(range(begin // chunks[0] * chunks[0], end, chunks[0]), *axes)
 
