@@ -14,6 +14,7 @@ from irleed.data import lazy
 from irleed.data.checks import listed
 from irleed.data.demonstrations import Demonstrations, Episode
 from irleed.data.formats.base import Format, Reading, library, refuse
+from irleed.data.formats.folders import read_json, regular
 from irleed.data.lazy import LazyRows
 from irleed.data.sources import InFile
 from irleed.errors import DataError
@@ -63,8 +64,11 @@ def _quiet(datasets: Any) -> Iterator[None]:
 def _recognises(path: Path) -> bool:
     """A saved data set with the columns of trajectories."""
     try:
-        features = json.loads((path / "dataset_info.json").read_bytes())["features"]
+        place = path / "dataset_info.json"
+        features = read_json(path, place)["features"] if place.is_file() else ()
         return (path / "state.json").is_file() and {"obs", "acts"} <= set(features)
+    except DataError:
+        return True  # reading says what is wrong
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return False
 
@@ -95,11 +99,12 @@ def _table(path: Path) -> tuple[Any, list[tuple[Path, Any]]]:
     datasets, arrow = library("datasets", "formats"), library("pyarrow", "formats")
     where, remedy = printable(path), "write the folder again with imitation.data.serialize.save"
     try:
-        names = [file["filename"] for file in json.loads((path / "state.json").read_bytes())["_data_files"]]
+        regular(path, path / "dataset_info.json")
+        names = [file["filename"] for file in read_json(path, path / "state.json")["_data_files"]]
         for name in names:
             if Path(name).name != name:
                 refuse(where, f"a file elsewhere, {ascii(name[:80])}", "files in the folder", remedy)
-        files, maps = [path.absolute() / name for name in names], []
+        files, maps = [regular(path, path.absolute() / name) for name in names], []
         if sum(file.stat().st_size for file in files) >= lazy.LARGE:
             maps = [(file, arrow.memory_map(str(file)).read_buffer()) for file in files]
             table = arrow.concat_tables([arrow.ipc.open_stream(buffer).read_all() for _, buffer in maps])

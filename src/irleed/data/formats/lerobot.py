@@ -1,6 +1,5 @@
 """LeRobot v3 folders: what robots sensed and were told, in Parquet files and videos; and weights put beside them."""
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,10 +14,12 @@ from irleed.data.checks import listed, starts
 from irleed.data.demonstrations import Demonstrations
 from irleed.data.formats.arrow import labelled, numbers, refuse_row
 from irleed.data.formats.base import Format, Reading, library, refuse
+from irleed.data.formats.folders import read_json, regular
 from irleed.data.formats.lerobot_cameras import CAMERAS, camera, seen
 from irleed.data.formats.parquet import Files
 from irleed.data.formats.tables import from_table
 from irleed.data.lazy import LazyRows, SideBySide
+from irleed.errors import DataError
 
 WHO = ("demonstrator", "operator")
 NO_VECTORS = (*CAMERAS, "string")
@@ -28,8 +29,11 @@ RENAMED = {"episode_index": "episode", "next.reward": "reward", "next.done": "te
 def recognises(path: Path) -> bool:
     """A folder whose meta/info.json has a version and features."""
     try:
-        info = json.loads((path / "meta" / "info.json").read_bytes())
+        place = path / "meta" / "info.json"
+        info = read_json(path, place) if place.is_file() else {}
         return isinstance(info["codebase_version"], str) and isinstance(info["features"], dict)
+    except DataError:
+        return True  # reading says what is wrong
     except CORRUPT:
         return False
 
@@ -87,7 +91,7 @@ def _info(path: Path) -> dict[str, Any]:
     """What meta/info.json says of a folder of version 3."""
     place = path / "meta" / "info.json"
     try:
-        info = json.loads(place.read_bytes())
+        info = read_json(path, place)
         version, features = str(info["codebase_version"]), dict(info["features"])
     except CORRUPT as error:
         got = printable(" ".join(str(error).split())[:200])
@@ -100,7 +104,7 @@ def _info(path: Path) -> dict[str, Any]:
 
 def _files(path: Path, kind: str) -> Files:
     """The Parquet files of a folder, in order."""
-    files = sorted((path / kind).glob("chunk-*/file-*.parquet"), key=_numbered)
+    files = [regular(path, file) for file in sorted((path / kind).glob("chunk-*/file-*.parquet"), key=_numbered)]
     if not files:
         refuse(path / kind, "no files", "chunk-000/file-000.parquet and so on", "copy the folder again")
     return Files(files, path)

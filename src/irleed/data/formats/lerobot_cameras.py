@@ -13,6 +13,7 @@ from irleed._typing import Float, Int
 from irleed.data.checks import listed, starts
 from irleed.data.formats.arrow import labelled, numbers, refuse_row
 from irleed.data.formats.base import library, refuse
+from irleed.data.formats.folders import regular
 from irleed.data.formats.images import Pictures
 from irleed.data.formats.parquet import Files, RowGroups
 from irleed.data.formats.video import Frames
@@ -118,8 +119,7 @@ def _video(
     places, file = np.unique(np.stack([chunk, number], 1), axis=0, return_inverse=True)
     files = [path / "videos" / name / f"chunk-{c:03d}" / f"file-{f:03d}.mp4" for c, f in places.tolist()]
     for video in files:
-        if not video.is_file():
-            refuse(video, "no file", "a video, as meta/episodes says", "copy the folder again")
+        regular(path, video)
     return Frames(files, file.reshape(-1), begin, length, float(fps), (shape[0], shape[1]))
 
 

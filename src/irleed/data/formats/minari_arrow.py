@@ -1,0 +1,129 @@
+"""Minari data sets in Arrow and Parquet: a folder an episode, with a row a step and one more, of which actions, rewards
+and flags are left out.
+"""
+
+import struct
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from irleed._npz import printable
+from irleed.data.formats.arrow import arrow_errors, numbers, refuse_row
+from irleed.data.formats.base import library, refuse
+from irleed.data.formats.folders import read_json, regular
+from irleed.data.formats.images import Pictures
+from irleed.data.formats.minari_hdf5 import StoredEpisode
+from irleed.data.formats.minari_spaces import NUMBERS, About, Space
+from irleed.data.formats.parquet import opened
+from irleed.data.lazy import LazyRows
+from irleed.data.limits import Budget
+from irleed.data.sources import InMemory
+
+MAGIC = b"ARROW1\0\0"
+AT_ONCE = 64  # rows of Parquet that are counted together
+FLAGS = ("rewards", "terminations", "truncations")
+
+
+def episodes(about: About, data: Path, budget: Budget, wanted: tuple[str, ...]) -> list[StoredEpisode]:
+    """All of them, in their order; infos of the names that are `wanted`, others without their values."""
+    return [_episode(about, data, data / str(number), budget, wanted) for number in range(about.episodes)]
+
+
+def files(data: Path, folder: Path, kind: str) -> list[Path]:
+    """The files of an episode's folder that hold its steps, in order, and its metadata if there are any."""
+    if not folder.is_dir():
+        refuse(folder, "no folder", "one for each episode, as the metadata say", "copy or download it again")
+    found = sorted(path for path in folder.iterdir() if path.suffix in (f".{kind}", ".json"))
+    return [regular(data, path) for path in found]
+
+
+def _episode(about: About, data: Path, folder: Path, budget: Budget, wanted: tuple[str, ...]) -> StoredEpisode:
+    stored = [path for path in files(data, folder, about.kind) if path.suffix != ".json"]
+    if not stored:
+        refuse(folder, "no files", f"files of type {about.kind}", "copy or download it again")
+    with arrow_errors(folder):
+        table = library("pyarrow", "formats").concat_tables([_table(path, about.kind, budget) for path in stored])
+        table.validate(full=True)
+    missing = [name for name in ("observations", "actions", *FLAGS) if name not in table.column_names]
+    if missing or len(table) < 2:
+        got = f"no {missing[0]!r}" if missing else f"{len(table)} rows"
+        refuse(folder, got, "steps of an episode", "copy or download it again")
+    steps = table.slice(0, len(table) - 1)
+    infos = _leaves(table.column("infos").combine_chunks()) if "infos" in table.column_names else {}
+    return StoredEpisode(
+        observations=_values(table.column("observations").combine_chunks(), about.observation, about, folder),
+        actions=None if about.action.parts else _plain(steps.column("actions"), about.action, folder),
+        rewards=_plain(steps.column("rewards"), Space("Box"), folder),
+        terminations=_plain(steps.column("terminations"), Space("Box"), folder),
+        truncations=_plain(steps.column("truncations"), Space("Box"), folder),
+        metadata=read_json(data, folder / "metadata.json"),
+        infos={name: values.to_pylist() if name in wanted else None for name, values in infos.items()},
+    )
+
+
+def _table(path: Path, kind: str, budget: Budget) -> Any:
+    """The rows of a file, counted as they are read."""
+    arrow, batches = library("pyarrow", "formats"), []
+    budget.admit(path)
+    with path.open("rb") as file:
+        if kind == "parquet":
+            with opened(path) as parquet:
+                schema, found = parquet.schema_arrow, parquet.iter_batches(AT_ONCE)
+                for batch in found:
+                    budget.take(path, batch.nbytes)
+                    batches.append(batch)
+            return arrow.Table.from_batches(batches, schema)
+        file.seek(len(MAGIC))  # what follows in the file is a stream, which is read message by message
+        messages = iter(arrow.ipc.MessageReader.open_stream(file))
+        schema = arrow.ipc.read_schema(next(messages))
+        for message in messages:
+            if message.type != "record batch" or _is_compressed(message.metadata.to_pybytes()):
+                raise ValueError("it is compressed or has dictionaries, which Minari does not write")
+            budget.take(path, message.body.size)
+            batches.append(arrow.ipc.read_record_batch(message, schema))
+    return arrow.Table.from_batches(batches, schema)
+
+
+def _is_compressed(message: bytes) -> bool:
+    """Does the description of a record batch, a flatbuffer, say how its body is compressed?"""
+
+    def field(table: int, number: int) -> int:
+        """Where in the message a field of a table is; 0 if it is left out."""
+        fields = table - struct.unpack_from("<i", message, table)[0]
+        known = struct.unpack_from("<H", message, fields)[0] // 2 - 2
+        offset = struct.unpack_from("<H", message, fields + 4 + 2 * number)[0] if number < known else 0
+        return table + offset if offset else 0
+
+    def follow(place: int) -> int:
+        return place + struct.unpack_from("<I", message, place)[0]
+
+    batch = follow(field(follow(0), 2))
+    return bool(field(batch, 3))
+
+
+def _values(column: Any, space: Space, about: About, folder: Path) -> Any:
+    """Observations, in the structure of their space."""
+    if space.parts:
+        return {name: _values(column.field(name), part, about, folder) for name, part in space.parts.items()}
+    if about.compressed and space.image:
+        encoded = np.empty(len(column), object)
+        encoded[:] = [value.as_buffer() for value in column]
+        where = f"{printable(folder)}, observations"
+        return LazyRows.of(Pictures(InMemory(encoded), space.shape, where))
+    return _plain(column, space, folder) if space.kind in NUMBERS else np.empty(len(column), object)
+
+
+def _plain(column: Any, space: Space, folder: Path) -> np.ndarray:
+    """A column of numbers, each of the shape of its space."""
+    values, empty = numbers(library("pyarrow", "formats").table({"": column}), "", folder)
+    refuse_row(empty, folder, "no value", "one in every row", "copy or download it again")
+    return values.reshape(len(values), *space.shape)
+
+
+def _leaves(column: Any, under: str = "") -> dict[str, Any]:
+    """The columns in a column of structures, by their names joined with slashes."""
+    if not library("pyarrow", "formats").types.is_struct(column.type):
+        return {under: column}
+    below = ((field.name, column.field(i)) for i, field in enumerate(column.type))
+    return {k: v for name, part in below for k, v in _leaves(part, f"{under}/{name}".lstrip("/")).items()}
