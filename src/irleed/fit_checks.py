@@ -82,7 +82,8 @@ def prepared(data: Demonstrations, algorithm: Algorithm, actions: Actions, arena
         off = _outlying(vectors(data), actions)
         if len(off):
             kept = data.without(off)
-            warnings.append(f"{len(off)} transitions are left out, as their actions are outliers")
+            count = "1 transition is" if len(off) == 1 else f"{len(off)} transitions are"
+            warnings.append(f"{count} left out of the fit, with actions that are outliers")
     offline, shape = isinstance(algorithm, AbstractOffline), data.obs.shape[1:]
     conditioning = None if obs is None else Conditioning.of(obs, shape, shift=offline)
     if conditioning is not None:
@@ -135,10 +136,8 @@ def at_chance(data: Demonstrations, expertise: Expertise, *, continuous: bool = 
     found = float(np.average(expertise.log_likelihood, weights=expertise.transitions))
     if free == 0 or not found < blind + GAIN * action.shape[1]:
         return []
-    return [
-        f"log likelihood at chance: {found:.3f} a transition, where a policy that ignores observations has {blind:.3f}; "
-        "nothing was learnt of how actions depend on situations"
-    ]
+    compared = f"{found:.3f} a transition, where a policy that ignores observations has {blind:.3f}"
+    return [f"log likelihood at chance: {compared}; nothing was learnt of how actions depend on situations"]
 
 
 def _choices(action: np.ndarray, arena: AbstractArena | None) -> int:

@@ -38,22 +38,20 @@ def cautions(
 
 def ranges_of(obs: Shaped[Array | LazyRows, "R ..."]) -> Ranges | None:
     """Of observations; None where they are pixels, flags or numbers of states, which cannot be off."""
-    return Ranges.of(obs) if measured(obs) else None
+    return Ranges.of(obs, standardised=True) if measured(obs) else None
 
 
-def few(data: Demonstrations) -> list[str]:
-    """Who has too few transitions to be ranked among others."""
+def few(data: Demonstrations, so: str = "networks give them no intervals and no rank") -> list[str]:
+    """Who has too few transitions to be ranked among others, and what follows."""
     count = np.bincount(np.asarray(data.demonstrator), minlength=data.demonstrators)
     who = np.flatnonzero(count < FEW)
     if data.demonstrators == 1 or not len(who):
         return []
     named = _listed([f"{data.names[number]!r} ({count[number]})" for number in who])
-    return [f"too few transitions to rank, fewer than {FEW}: {named}"]
+    return [f"too few transitions to rank, fewer than {FEW}: {named}; {so}"]
 
 
-def narrow(
-    ranges: Ranges, low: Float[np.ndarray, " A"], high: Float[np.ndarray, " A"]
-) -> Bool[np.ndarray, " A"]:
+def narrow(ranges: Ranges, low: Float[np.ndarray, " A"], high: Float[np.ndarray, " A"]) -> Bool[np.ndarray, " A"]:
     """Entries whose values, outliers apart, take up less than a tenth of these bounds."""
     return ranges.maximum - ranges.minimum < NARROW * (np.asarray(high, float) - low)
 

@@ -1,9 +1,7 @@
 """The policy that a fit of networks hands out: an ensemble, and its file."""
 
-import abc
-import dataclasses
 from pathlib import Path
-from typing import cast
+from typing import Protocol, cast
 
 import equinox as eqx
 import jax
@@ -22,25 +20,18 @@ from irleed.policy import SoftmaxPolicy, read_tensors, write_tensors
 FORMAT = "irleed-network-policy"
 
 
-class AbstractEnsemble(eqx.Module):
-    """Members that act together."""
-
-    conditioning: eqx.AbstractVar[Conditioning | None]  # of observations, before the members see them
-
-    @abc.abstractmethod
-    def __call__(self, observation: Shaped[Array, "..."]) -> Float[Array, " out"]:
-        """What the members make of one observation in single precision, to be traced."""
-
-
-class NetworkPolicy(AbstractEnsemble):
+class NetworkPolicy(eqx.Module):
     """K members that act together: the mean of their log probabilities decides."""
 
     members: SoftmaxPolicy  # of perceptrons; leading axis K
-    conditioning: Conditioning | None = None
+    conditioning: Conditioning | None = None  # of observations, before the members see them
 
     def __call__(self, observation: Shaped[Array, "..."]) -> Float[Array, " A"]:
         """Unnormalised log probabilities in one situation, to be traced."""
-        observation = conditioned(self.conditioning, observation)
+        return self.together(conditioned(self.conditioning, observation))
+
+    def together(self, observation: Shaped[Array, "..."]) -> Float[Array, " A"]:
+        """What the members make of a conditioned observation."""
         return jnp.mean(jax.vmap(lambda member: jax.nn.log_softmax(member.logits(observation)))(self.members), 0)
 
     @property
@@ -69,7 +60,7 @@ class NetworkPolicy(AbstractEnsemble):
 
     def scores(self, observation: ArrayLike) -> Float[np.ndarray, "*batch A"]:
         """Log probabilities, but for a constant in each situation, for one observation or a batch."""
-        return outputs(self, observation, self.observation_shape)
+        return outputs(self, self.conditioning, observation, self.observation_shape)
 
     def log_likelihood(self, observation: ArrayLike, action: ArrayLike) -> Float[np.ndarray, " B"]:
         """Of each action of a batch."""
@@ -103,8 +94,16 @@ def conditioned(conditioning: Conditioning | None, observation: Shaped[Array, ".
     return observation if conditioning is None else conditioning(observation)
 
 
+class Ensemble(Protocol):
+    """Members that act together."""
+
+    def together(self, observation: Shaped[Array, "..."]) -> Float[Array, " out"]:
+        """What they make of a conditioned observation."""
+        ...
+
+
 def outputs(
-    policy: AbstractEnsemble, observation: ArrayLike, shape: tuple[int, ...]
+    policy: Ensemble, conditioning: Conditioning | None, observation: ArrayLike, shape: tuple[int, ...]
 ) -> Float[np.ndarray, "*batch out"]:
     """What a policy makes of one observation of this shape, or of a batch; anything else is refused.
 
@@ -120,15 +119,15 @@ def outputs(
         got = "what is not a number"
     if got is not None:
         raise SpaceError(problem("observation", got=got, expected=expected, remedy="give what it was trained on"))
-    batch, conditioning = obs.reshape(-1, *shape), policy.conditioning
+    batch = obs.reshape(-1, *shape)
     seen = batch.astype(np.float32) if conditioning is None else conditioning.exact(batch)
-    found = np.asarray(_outputs(dataclasses.replace(policy, conditioning=None), seen))
+    found = np.asarray(_outputs(policy, seen))
     return found.reshape(*obs.shape[: obs.ndim - len(shape)], -1)
 
 
 @jax.jit
 def _outputs(policy, obs: Float[Array, "B ..."]) -> Float[Array, "B out"]:
-    return jax.vmap(policy)(obs)
+    return jax.vmap(policy.together)(obs)
 
 
 def write_network(

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,22 +11,25 @@ from numpy.typing import ArrayLike
 from irleed._typing import Array, Float, Shaped
 from irleed.data.conditioning import Conditioning
 from irleed.errors import DataError, problem
-from irleed.iq.ensemble import AbstractEnsemble, conditioned, outputs, perceptron, read_network, write_network
+from irleed.iq.ensemble import conditioned, outputs, perceptron, read_network, write_network
 from irleed.iq.gaussian import Gaussian, GaussianPolicy, GaussianView, Squashing
 from irleed.iq.networks import Mlp
 
 FORMAT = "irleed-gaussian-policy"
 
 
-class GaussianEnsemble(AbstractEnsemble):
+class GaussianEnsemble(eqx.Module):
     """K members that act together: the mean of their outputs decides."""
 
     members: GaussianPolicy  # of perceptrons; leading axis K
-    conditioning: Conditioning | None = None
+    conditioning: Conditioning | None = None  # of observations, before the members see them
 
     def __call__(self, observation: Shaped[Array, "..."]) -> Float[Array, " AA"]:
         """What `irleed.iq.gaussian.Gaussian.of` makes a Gaussian of, in one situation; to be traced."""
-        observation = conditioned(self.conditioning, observation)
+        return self.together(conditioned(self.conditioning, observation))
+
+    def together(self, observation: Shaped[Array, "..."]) -> Float[Array, " AA"]:
+        """What the members make of a conditioned observation."""
         return jnp.mean(jax.vmap(lambda member: member.network(observation))(self.members), 0)
 
     @property
@@ -84,4 +88,4 @@ class GaussianEnsemble(AbstractEnsemble):
         return perceptron(self.members.network)
 
     def _gaussian(self, observation: ArrayLike) -> Gaussian:
-        return Gaussian.of(jnp.asarray(outputs(self, observation, self.observation_shape)))
+        return Gaussian.of(jnp.asarray(outputs(self, self.conditioning, observation, self.observation_shape)))
