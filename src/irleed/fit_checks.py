@@ -30,7 +30,7 @@ MOST_ACTIONS = 10_000  # larger numbers are something else than choices
 WIDER = 0.05  # how much wider than the data bounds are that nobody told us, in widths
 LEAST = 1e-30  # the smallest range of actions, and one over the largest
 COARSE = 0.01  # of their range, that rounding to single precision may change an action by
-GAIN = 0.01  # nats a transition, and of each number of an action: less than this is nothing
+GAIN = 0.02  # nats a transition and number of an action: networks gain as much by memorising
 
 
 def check(data: Demonstrations, algorithm: Algorithm, arena: AbstractArena | None, members: int) -> Actions:
@@ -137,7 +137,7 @@ def at_chance(data: Demonstrations, expertise: Expertise, *, continuous: bool = 
     if free == 0 or not found < blind + GAIN * action.shape[1]:
         return []
     compared = f"{found:.3f} a transition, where a policy that ignores observations has {blind:.3f}"
-    return [f"log likelihood at chance: {compared}; nothing was learnt of how actions depend on situations"]
+    return [f"log likelihood at chance: {compared}; little or nothing was learnt of how actions depend on them"]
 
 
 def _choices(action: np.ndarray, arena: AbstractArena | None) -> int:

@@ -195,7 +195,7 @@ class Demonstrations(eqx.Module):
             row=end_to_end(episode),
             action=self.action[keep],
             terminated=self.terminated[keep],
-            truncated=last & ~self.terminated[keep],
+            truncated=self.truncated[keep] | (last & ~self.terminated[keep]),
             demonstrator=self.demonstrator[keep],
             episode=episode,
             reward=None if self.reward is None else self.reward[keep],

@@ -1,7 +1,8 @@
 """The policy that a fit of networks hands out: an ensemble, and its file."""
 
+import abc
 from pathlib import Path
-from typing import Protocol, cast
+from typing import cast
 
 import equinox as eqx
 import jax
@@ -20,7 +21,15 @@ from irleed.policy import SoftmaxPolicy, read_tensors, write_tensors
 FORMAT = "irleed-network-policy"
 
 
-class NetworkPolicy(eqx.Module):
+class AbstractEnsemble(eqx.Module):
+    """Members that act together."""
+
+    @abc.abstractmethod
+    def together(self, observation: Shaped[Array, "..."]) -> Float[Array, " out"]:
+        """What the members make of a conditioned observation, to be traced."""
+
+
+class NetworkPolicy(AbstractEnsemble):
     """K members that act together: the mean of their log probabilities decides."""
 
     members: SoftmaxPolicy  # of perceptrons; leading axis K
@@ -31,7 +40,7 @@ class NetworkPolicy(eqx.Module):
         return self.together(conditioned(self.conditioning, observation))
 
     def together(self, observation: Shaped[Array, "..."]) -> Float[Array, " A"]:
-        """What the members make of a conditioned observation."""
+        """See `AbstractEnsemble.together`."""
         return jnp.mean(jax.vmap(lambda member: jax.nn.log_softmax(member.logits(observation)))(self.members), 0)
 
     @property
@@ -94,16 +103,8 @@ def conditioned(conditioning: Conditioning | None, observation: Shaped[Array, ".
     return observation if conditioning is None else conditioning(observation)
 
 
-class Ensemble(Protocol):
-    """Members that act together."""
-
-    def together(self, observation: Shaped[Array, "..."]) -> Float[Array, " out"]:
-        """What they make of a conditioned observation."""
-        ...
-
-
 def outputs(
-    policy: Ensemble, conditioning: Conditioning | None, observation: ArrayLike, shape: tuple[int, ...]
+    policy: AbstractEnsemble, conditioning: Conditioning | None, observation: ArrayLike, shape: tuple[int, ...]
 ) -> Float[np.ndarray, "*batch out"]:
     """What a policy makes of one observation of this shape, or of a batch; anything else is refused.
 

@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,14 +10,14 @@ from numpy.typing import ArrayLike
 from irleed._typing import Array, Float, Shaped
 from irleed.data.conditioning import Conditioning
 from irleed.errors import DataError, problem
-from irleed.iq.ensemble import conditioned, outputs, perceptron, read_network, write_network
+from irleed.iq.ensemble import AbstractEnsemble, conditioned, outputs, perceptron, read_network, write_network
 from irleed.iq.gaussian import Gaussian, GaussianPolicy, GaussianView, Squashing
 from irleed.iq.networks import Mlp
 
 FORMAT = "irleed-gaussian-policy"
 
 
-class GaussianEnsemble(eqx.Module):
+class GaussianEnsemble(AbstractEnsemble):
     """K members that act together: the mean of their outputs decides."""
 
     members: GaussianPolicy  # of perceptrons; leading axis K
@@ -29,7 +28,7 @@ class GaussianEnsemble(eqx.Module):
         return self.together(conditioned(self.conditioning, observation))
 
     def together(self, observation: Shaped[Array, "..."]) -> Float[Array, " AA"]:
-        """What the members make of a conditioned observation."""
+        """See `AbstractEnsemble.together`."""
         return jnp.mean(jax.vmap(lambda member: member.network(observation))(self.members), 0)
 
     @property
