@@ -56,6 +56,19 @@ def test_without_intervals_the_value_stands_alone():
     assert "2.00" in text and "[" not in text and "nan" not in text
 
 
+def test_who_has_few_transitions_and_no_interval_is_not_ranked():
+    """Intervals of a posterior are wide there; those of an ensemble say nothing, and are removed."""
+    few = expertise(["anna", "ben", "cleo"], [4.0, 2.0, 1.0], transitions=np.array([9.0, 10.0, 30.0]))
+    assert few.ranking == ("anna", "ben", "cleo")
+    found = few.without_few()
+    assert found.ranking == ("ben", "cleo") and found.ranked.tolist() == [False, True, True]
+    assert np.isnan(found.precision_low).tolist() == np.isnan(found.bias_high).tolist() == [True, False, False]
+    lines = printed(found).splitlines()
+    cleo, anna = (next(i for i, line in enumerate(lines) if name in line) for name in ("cleo", "anna"))
+    assert cleo < anna and "9 (too few)" in lines[anna] and "[" not in lines[anna].split("0.30")[0]
+    assert [row["ranked"] for row in found.to_dict()] == [False, True, True]
+
+
 def test_a_long_table_is_cut_and_says_so():
     text = printed(expertise([f"episode {i}" for i in range(12)]), limit=5)
     assert "episode 4" in text and "episode 5" not in text and "and 7 more" in text
@@ -73,5 +86,5 @@ def test_json_has_no_nan(gap):
     assert again[0]["precision_high"] is None and again[1]["precision_high"] == 1.0
     assert set(again[0]) == {
         "name", "transitions", "precision", "precision_low", "precision_high", "bias", "bias_low", "bias_high",
-        "log_likelihood", "weight",
+        "log_likelihood", "weight", "ranked",
     }  # fmt: skip

@@ -1,5 +1,6 @@
 """Expertise: the answer about the demonstrators."""
 
+import dataclasses
 import html
 from typing import Any
 
@@ -9,12 +10,14 @@ from rich.box import SIMPLE_HEAD
 from rich.markup import escape
 from rich.table import Table
 
-from irleed._typing import Array, Float, Int, Scalar
+from irleed._typing import Array, Bool, Float, Int, Scalar
+from irleed.data.cautions import FEW
 from irleed.data.formats.base import library
 
 INTERVAL = 0.9
 HEADINGS = ("demonstrator", "n", "precision", "bias", "loglik", "weight")
 CAPTION = "intervals hold 90 %; precision 1 is the average"
+UNRANKED = "(too few)"
 
 
 class Expertise(eqx.Module):
@@ -25,6 +28,10 @@ class Expertise(eqx.Module):
       for networks, of the shared values. NaN where an algorithm knows no bias.
     - `log_likelihood`: mean log probability of their actions under their own fitted policy.
     - `weight`: their share in what is known about the shared reward; sums to one.
+
+    An ensemble's intervals say nothing of a demonstrator with a handful of transitions, of whom every resample is the
+    same: `without_few` removes them, and who has fewer than 10 transitions and no interval is not ranked. The posterior
+    intervals of a finite MDP are wide there by themselves, and stay.
     """
 
     names: tuple[str, ...] = eqx.field(static=True)
@@ -40,14 +47,29 @@ class Expertise(eqx.Module):
 
     @property
     def ranking(self) -> tuple[str, ...]:
-        """Names, the most precise first."""
-        return tuple(self.names[i] for i in self._order)
+        """Names, the most precise first; without those of whom too little is known, see `ranked`."""
+        return tuple(self.names[i] for i in self._order if self.ranked[i])
+
+    @property
+    def ranked(self) -> Bool[np.ndarray, " D"]:
+        """Who can be compared with others: at least 10 transitions, or an interval that counts how few they are."""
+        return (np.asarray(self.transitions) >= FEW) | ~np.isnan(np.asarray(self.precision_low))
+
+    def without_few(self) -> "Expertise":
+        """The same without intervals of those with fewer than 10 transitions: not estimated."""
+        few = np.asarray(self.transitions) < FEW
+        ends = ("precision_low", "precision_high", "bias_low", "bias_high")
+        return dataclasses.replace(self, **{end: np.where(few, np.nan, getattr(self, end)) for end in ends})
 
     def to_dict(self) -> list[dict[str, object]]:
         """One plain dictionary a demonstrator, for JSON."""
         columns = [field for field in self.__dataclass_fields__ if field != "names"]
         return [
-            {"name": name, **{column: _plain(getattr(self, column)[i]) for column in columns}}
+            {
+                "name": name,
+                **{column: _plain(getattr(self, column)[i]) for column in columns},
+                "ranked": bool(self.ranked[i]),
+            }
             for i, name in enumerate(self.names)
         ]
 
@@ -75,14 +97,14 @@ class Expertise(eqx.Module):
 
     @property
     def _order(self) -> Int[np.ndarray, " D"]:
-        return np.argsort(-np.asarray(self.precision), kind="stable")
+        return np.lexsort((-np.asarray(self.precision), ~self.ranked))  # those who are not ranked come last
 
     def _rows(self, limit: int) -> list[tuple[str, ...]]:
         """The cells of a table, the most precise first; of many, a last row says how many are left out."""
         rows = [
             (
                 self.names[i],
-                f"{self.transitions[i]:.0f}",
+                f"{self.transitions[i]:.0f}" + ("" if self.ranked[i] else f" {UNRANKED}"),
                 _interval(self.precision[i], self.precision_low[i], self.precision_high[i]),
                 _interval(self.bias[i], self.bias_low[i], self.bias_high[i]),
                 f"{self.log_likelihood[i]:.3f}",

@@ -10,10 +10,12 @@ import numpy as np
 
 from irleed._precision import in_double_precision
 from irleed._typing import Array, Float
+from irleed.data.cautions import few
 from irleed.data.demonstrations import Demonstrations
 from irleed.envs.mdp import FiniteMDP
 from irleed.evaluate import Earned
 from irleed.expertise import INTERVAL, Expertise
+from irleed.fit_checks import at_chance
 from irleed.policy import TabularPolicy, boltzmann_probabilities
 from irleed.result import AbstractFit, Origin, as_rows
 from irleed.run import Progress, run
@@ -30,6 +32,7 @@ DENSE_FEATURES = 512
 LARGE_TOLERANCE = 1.0
 # How sharp the policy is that users get, in standard deviations of the advantages.
 SHARPNESS = 0.5
+POSTERIOR = "their intervals, which are as wide, rest mostly on the prior"
 
 
 class Fit(AbstractFit):
@@ -44,6 +47,7 @@ class Fit(AbstractFit):
     returns: tuple[Earned, ...] = eqx.field(static=True)
     history: tuple[dict[str, int | float], ...] = eqx.field(static=True)
     converged: bool = eqx.field(static=True)
+    warnings: tuple[str, ...] = eqx.field(static=True)
     seconds: float = eqx.field(static=True)
 
     def summary(self) -> dict[str, object]:
@@ -54,6 +58,7 @@ class Fit(AbstractFit):
             "returns": as_rows(self.returns),
             "weights": np.asarray(self.weights).tolist(),
             "converged": self.converged,
+            "warnings": list(self.warnings),
             "steps": int(self.history[-1]["step"]) if self.history else 0,
             "seconds": round(self.seconds, 3),
         }
@@ -103,15 +108,17 @@ def fit(
     state, history = run(algorithm, key, world, statistics, progress=progress)
     judgement = _judge(algorithm, key, state, world, statistics)
     policy = TabularPolicy(probabilities=np.asarray(_policy(plan, state.weights, sharpness)))
+    expertise = _expertise(demonstrations.names, statistics, state.weights, judgement)
     return Fit(
         policy=policy,
-        expertise=_expertise(demonstrations.names, statistics, state.weights, judgement),
+        expertise=expertise,
         weights=np.asarray(state.weights),
         bias=np.asarray(judgement.bias),
         origin=Origin.of(demonstrations, algorithm, endless=endless, seed=seed),
         returns=_earned(mdp, policy, demonstrations),
         history=tuple(history),
         converged=bool(algorithm.converged(state)),
+        warnings=(*few(demonstrations, POSTERIOR), *at_chance(demonstrations, expertise)),
         seconds=time.perf_counter() - began,
     )
 

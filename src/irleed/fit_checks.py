@@ -1,17 +1,25 @@
-"""Whether data, algorithm and environment belong together, found out before any work or any file depends on it."""
+"""Whether data, algorithm and environment belong together, found out before any work or any file depends on it.
+
+Also what is learnt from: the data without what a few values, or single precision, would spoil.
+"""
+
+import dataclasses
 
 import equinox as eqx
 import numpy as np
 
-from irleed._typing import Shaped
+from irleed._typing import Int, Shaped
 from irleed.algorithm import AbstractOffline, Actions
 from irleed.arena import AbstractArena
 from irleed.baselines.ileed_gaussian import GaussianIleed
-from irleed.data import lazy
+from irleed.data import cautions, lazy
+from irleed.data.conditioning import Conditioning
 from irleed.data.demonstrations import Demonstrations
+from irleed.data.ranges import Ranges
 from irleed.data.transitions import are_choices
 from irleed.envs.step import Bounds
 from irleed.errors import ConfigError, SpaceError, problem
+from irleed.expertise import Expertise
 from irleed.iq.agent import AbstractAgent
 from irleed.iq.gaussian_q import GaussianQ
 from irleed.iq.sac import Sac
@@ -20,6 +28,9 @@ Algorithm = AbstractOffline | AbstractAgent
 FOR_NUMBERS = (GaussianQ, GaussianIleed, Sac)  # algorithms for actions that are no choices
 MOST_ACTIONS = 10_000  # larger numbers are something else than choices
 WIDER = 0.05  # how much wider than the data bounds are that nobody told us, in widths
+LEAST = 1e-30  # the smallest range of actions, and one over the largest
+COARSE = 0.01  # of their range, that rounding to single precision may change an action by
+GAIN = 0.02  # nats a transition and number of an action: networks gain as much by memorising
 
 
 def check(data: Demonstrations, algorithm: Algorithm, arena: AbstractArena | None, members: int) -> Actions:
@@ -50,6 +61,47 @@ def needed(arena: AbstractArena | None) -> AbstractArena:
     return arena
 
 
+@dataclasses.dataclass(frozen=True)
+class Prepared:
+    """What networks learn from."""
+
+    data: Demonstrations  # without transitions whose actions are outliers, observations conditioned
+    conditioning: Conditioning | None  # that the policy needs too; None: none, or it acts as the environment is seen
+    warnings: tuple[str, ...]
+
+
+def prepared(data: Demonstrations, algorithm: Algorithm, actions: Actions, arena: AbstractArena | None) -> Prepared:
+    """Leave out what would decide a fit though it is hardly part of the data, and say so.
+
+    Ordinary data are handed on as they are. Agents see observations as the environment gives them, in single precision;
+    of theirs, outliers alone are moved.
+    """
+    obs, bounds, kept, warnings = cautions.ranges_of(data.obs), None, data, []
+    if isinstance(actions, Bounds):
+        bounds = None if arena is None else (actions.low, actions.high)
+        off = _outlying(vectors(data), actions)
+        if len(off):
+            kept = data.without(off)
+            count = "1 transition is" if len(off) == 1 else f"{len(off)} transitions are"
+            warnings.append(f"{count} left out of the fit, with actions that are outliers")
+    offline, shape = isinstance(algorithm, AbstractOffline), data.obs.shape[1:]
+    conditioning = None if obs is None else Conditioning.of(obs, shape, shift=offline)
+    if conditioning is not None:
+        kept = eqx.tree_at(lambda d: d.obs, kept, conditioning.rows(kept.obs))
+    return Prepared(kept, conditioning if offline else None, (*cautions.cautions(data, bounds, obs), *warnings))
+
+
+def _outlying(action: Shaped[np.ndarray, "N A"], bounds: Bounds) -> Int[np.ndarray, " K"]:
+    """Transitions with outliers that are beyond the bounds, or that are so far off that the rest is narrow in them."""
+    ranges = Ranges.of(action)
+    own = cautions.narrow(ranges, bounds.low, bounds.high)
+    beyond = [
+        each.rows[own[each.entry] | (each.values < bounds.low[each.entry]) | (each.values > bounds.high[each.entry])]
+        for each in ranges.outliers
+    ]
+    return np.unique(np.concatenate(beyond)) if beyond else np.zeros(0, np.int64)
+
+
 def too_large(data: Demonstrations, members: int) -> bool:
     """Whether what members learn from, this and the next observation for each in single precision, is too much."""
     return members * 2 * 4 * data.obs.size > lazy.MOST
@@ -65,6 +117,27 @@ def clipped(data: Demonstrations, bounds: Bounds) -> Demonstrations:
     """The same with actions within the bounds."""
     action = np.clip(vectors(data), bounds.low, bounds.high).reshape(np.shape(data.action))
     return eqx.tree_at(lambda d: d.action, data, action.astype(np.asarray(data.action).dtype))
+
+
+def at_chance(data: Demonstrations, expertise: Expertise, *, continuous: bool = False) -> list[str]:
+    """A sentence, if the mean log likelihood is that of a policy which does not look at the observation.
+
+    Such a policy takes actions as often as they occur in the data or, if they are continuous, by a normal distribution
+    of their mean and variance. Its parameters are counted against it (AIC), so that little data raise no alarm.
+    """
+    action = np.asarray(data.action).reshape(data.transitions, -1)
+    if continuous:
+        variance = action.astype(float).var(0)
+        blind, free = -0.5 * np.log(2 * np.pi * np.e * variance).sum(), 2 * len(variance)
+    else:
+        _, count = np.unique(action, return_counts=True)
+        blind, free = float(np.log(count / count.sum()) @ count / count.sum()), len(count) - 1
+    blind -= free / data.transitions
+    found = float(np.average(expertise.log_likelihood, weights=expertise.transitions))
+    if free == 0 or not found < blind + GAIN * action.shape[1]:
+        return []
+    compared = f"{found:.3f} a transition, where a policy that ignores observations has {blind:.3f}"
+    return [f"log likelihood at chance: {compared}; little or nothing was learnt of how actions depend on them"]
 
 
 def _choices(action: np.ndarray, arena: AbstractArena | None) -> int:
@@ -88,18 +161,17 @@ def _choices(action: np.ndarray, arena: AbstractArena | None) -> int:
 
 
 def _bounds(action: Shaped[np.ndarray, "N A"], arena: AbstractArena | None) -> Bounds:
-    """The environment's bounds; without one from -1 to 1 if all are in there, else a little wider than the data."""
+    """The environment's bounds; without one, those of `_own_bounds`."""
+    ranges = Ranges.of(action)
     low, high = action.min(0), action.max(0)
     constant = np.flatnonzero(low == high)
     if constant.size:
         column = int(constant[0])
         got, expected = f"{low[column]:g} in all of them as number {column}", "numbers that differ"
         raise SpaceError(problem("actions", got=got, expected=expected, remedy="leave out what is not chosen"))
+    _resolved(ranges)
     if arena is None:
-        if low.min() >= -1 and high.max() <= 1:
-            return Bounds(-np.ones(len(low)), np.ones(len(low)))
-        margin = WIDER * (high - low)
-        return Bounds(low - margin, high + margin)
+        return Bounds(*_own_bounds(ranges))
     bounds = arena.actions
     if isinstance(bounds, int) or bounds.size != len(low):
         got = f"{len(low)} numbers each"
@@ -112,3 +184,29 @@ def _bounds(action: Shaped[np.ndarray, "N A"], arena: AbstractArena | None) -> B
         expected = f"{bounds.low[column]:g} to {bounds.high[column]:g}, the environment's"
         raise SpaceError(problem("actions", got=got, expected=expected, remedy="--clip brings them within"))
     return bounds
+
+
+def _own_bounds(ranges: Ranges) -> tuple[np.ndarray, np.ndarray]:
+    """From -1 to 1 if all actions are in there, else a little wider than the data; outliers do not count.
+
+    Entries that take up little of -1 to 1 have bounds a little wider than the data, too: as if in another unit.
+    """
+    margin = WIDER * (ranges.maximum - ranges.minimum)
+    low, high = ranges.minimum - margin, ranges.maximum + margin
+    if ranges.minimum.min() < -1 or ranges.maximum.max() > 1:
+        return low, high
+    ones = np.ones(len(low))
+    own = cautions.narrow(ranges, -ones, ones)
+    return np.where(own, low, -ones), np.where(own, high, ones)
+
+
+def _resolved(ranges: Ranges) -> None:
+    """Refuse actions that single precision, in which policies act, cannot tell apart or compute with."""
+    step = np.finfo(np.float32).eps * ranges.size
+    bad = (step > COARSE * ranges.width) | (ranges.width < LEAST) | (ranges.size > 1 / LEAST)
+    if bad.any():
+        entry = int(np.argmax(bad))
+        got = f"{ranges.minimum[entry]:.12g} to {ranges.maximum[entry]:.12g} as number {entry}"
+        expected = "a range that single precision resolves"
+        remedy = "subtract a constant, or give them in another unit"
+        raise SpaceError(problem("actions", got=got, expected=expected, remedy=remedy))

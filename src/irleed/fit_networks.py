@@ -14,13 +14,15 @@ from irleed.algorithm import AbstractOffline, Actions, TrainState, fresh, update
 from irleed.arena import AbstractArena, drawn, likeliest
 from irleed.checkpoint import Keeper
 from irleed.data.batches import read_ahead
+from irleed.data.conditioning import Conditioning
 from irleed.data.demonstrations import Demonstrations
 from irleed.data.resamples import Resamples, some_of_everyone
 from irleed.data.transitions import Transitions, are_choices, stack
+from irleed.envs.step import Bounds
 from irleed.errors import DivergedError, problem
 from irleed.evaluate import Earned
 from irleed.expertise import Expertise
-from irleed.fit_checks import Algorithm, check, needed, too_large
+from irleed.fit_checks import Algorithm, at_chance, check, needed, prepared, too_large
 from irleed.iq.ensemble import NetworkPolicy
 from irleed.iq.gaussian import GaussianPolicy
 from irleed.iq.gaussian_ensemble import GaussianEnsemble
@@ -106,32 +108,35 @@ def fit_networks(
         algorithm = suitable(demonstrations.demonstrators, online=online, continuous=continuous)
     actions = check(demonstrations, algorithm, arena, members)
     sample_key, train_key, play_key = jax.random.split(jax.random.key(seed), 3)
-    chosen = [np.arange(demonstrations.episodes)]
-    chosen += [resampled(jax.random.fold_in(sample_key, member), demonstrations) for member in range(1, members)]
-    keys, given = jax.random.split(train_key, members), (actions, demonstrations.demonstrators, progress, keeper)
+    learnt_from = prepared(demonstrations, algorithm, actions, arena)
+    seen = learnt_from.data
+    chosen = [np.arange(seen.episodes)]
+    chosen += [resampled(jax.random.fold_in(sample_key, member), seen) for member in range(1, members)]
+    keys, given = jax.random.split(train_key, members), (actions, seen.demonstrators, progress, keeper)
     losses: list[tuple[int, np.ndarray]] = []
-    if isinstance(algorithm, AbstractOffline) and too_large(demonstrations, members):
-        data = Transitions.at(demonstrations, some_of_everyone(demonstrations))
-        many = Resamples(demonstrations, np.stack(chosen), algorithm.batch)
+    if isinstance(algorithm, AbstractOffline) and too_large(seen, members):
+        data = Transitions.at(seen, some_of_everyone(seen))
+        many = Resamples(seen, np.stack(chosen), algorithm.batch)
         state, losses = train_from_disk(algorithm, keys, many, *given)
     else:
-        data = Transitions.from_demonstrations(demonstrations)
-        many = stack([data, *(Transitions.from_demonstrations(demonstrations.take(own)) for own in chosen[1:])])
+        data = Transitions.from_demonstrations(seen)
+        many = stack([data, *(Transitions.from_demonstrations(seen.take(own)) for own in chosen[1:])])
         if isinstance(algorithm, AbstractOffline):
             state, losses = train_all(algorithm, keys, many, *given)
         else:
             state = needed(arena).learn(algorithm, keys, many, *given[1:]).learner
-    kept, warnings = _sound(algorithm, state)
+    kept, lost = _sound(algorithm, state)
     parameters = jax.tree.map(lambda leaf: np.asarray(leaf)[kept], state.parameters)
-    policy = _together(jax.vmap(algorithm.policy)(parameters))
-    expertise = judge(demonstrations.names, algorithm, parameters, data)
+    policy = _together(jax.vmap(algorithm.policy)(parameters), learnt_from.conditioning)
+    expertise = _counted(judge(seen.names, algorithm, parameters, data), seen).without_few()
+    chance = at_chance(seen, expertise, continuous=isinstance(actions, Bounds))
     return NetworkFit(
         policy=policy,
-        expertise=_counted(expertise, demonstrations),
+        expertise=expertise,
         origin=Origin.of(demonstrations, algorithm, seeds=members, seed=seed),
         returns=() if arena is None else _earned(play_key, arena, policy, demonstrations),
         history=tuple({"step": step, "loss": float(loss[kept].mean())} for step, loss in losses),
-        warnings=warnings,
+        warnings=(*lost, *learnt_from.warnings, *chance),
         members=len(kept),
         steps=algorithm.steps,
         seconds=time.perf_counter() - began + (0.0 if keeper is None else keeper.earlier),
@@ -207,12 +212,12 @@ def _sound(algorithm: Algorithm, state) -> tuple[Int[np.ndarray, " K"], tuple[st
     return np.flatnonzero(step < 0), (f"{said}; they are left out of the policy and the intervals",)
 
 
-def _together(members: AbstractActor) -> NetworkPolicy | GaussianEnsemble:
+def _together(members: AbstractActor, conditioning: Conditioning | None) -> NetworkPolicy | GaussianEnsemble:
     """Members along a leading axis as one policy, at rest."""
     if isinstance(members, GaussianPolicy):
-        return jax.tree.map(np.asarray, GaussianEnsemble(members))
+        return jax.tree.map(np.asarray, GaussianEnsemble(members, conditioning))
     if isinstance(members, SoftmaxPolicy):
-        return jax.tree.map(np.asarray, NetworkPolicy(members))
+        return jax.tree.map(np.asarray, NetworkPolicy(members, conditioning))
     raise TypeError(f"no ensembles of {type(members).__name__}")
 
 

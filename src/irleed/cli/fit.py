@@ -142,14 +142,13 @@ class FitCommand:
         self, data: Demonstrations, tabular: bool, aside: Console, held: contextlib.ExitStack, title: str = "fit"
     ) -> Fit | NetworkFit:
         """The answer, written down if there is a folder for it, which stays locked until `held` is closed."""
-        shape, warnings = None, ()
+        shape, stopped = None, ()
         if tabular:
             found, shape = self._tabular(data, aside, held, title)
-            warnings = () if found.converged else ("stopped before convergence; see `history`",)
+            stopped = () if found.converged else ("stopped before convergence; see `history`",)
         else:
             found = self._networks(data, aside, held, title)
-            warnings = found.warnings
-        for warning in warnings:
+        for warning in (*stopped, *found.warnings):
             say(aside, f"warning: {warning}" if title == "fit" else f"warning: {title}: {warning}")
         if self.out is not None:
             with writing(self.out):

@@ -42,15 +42,25 @@ class Resamples:
         often = np.stack([np.bincount(own, minlength=data.episodes) for own in self._chosen]).astype(exact)
         origin = np.asarray(obs[:1]).astype(exact).reshape(1, -1)  # near the values, so that no digits cancel
         sums = np.zeros((2, len(often), origin.size))
+        low, high = np.full(sums.shape[1:], np.inf), np.full(sums.shape[1:], -np.inf)
         for first, values in lazy.chunks(obs, lazy.CHUNK // 8):
             begin, end = np.searchsorted(data.row, (first, first + len(values)))
+            if begin == end:  # the last observation of an episode, and no other
+                continue
             seen = values[np.asarray(data.row[begin:end]) - first].reshape(end - begin, -1) - origin
-            weight = often[:, data.episode[begin:end]]
+            episode = np.asarray(data.episode[begin:end])
+            weight = often[:, episode]
             sums += weight @ seen, weight @ seen**2
+            starts = np.flatnonzero(np.diff(episode, prepend=-1))
+            least, most = np.minimum.reduceat(seen, starts), np.maximum.reduceat(seen, starts)
+            for number, count in enumerate(often[:, episode[starts]]):
+                low[number] = np.minimum(low[number], least[count > 0].min(0, initial=np.inf))
+                high[number] = np.maximum(high[number], most[count > 0].max(0, initial=-np.inf))
         mean, square = sums / self._ends[:, -1:]
         spread = np.sqrt(np.maximum(square - mean**2, 0))
         shape = len(often), *obs.shape[1:]
-        return Inputs.of((origin + mean).astype(np.float32).reshape(shape), spread.astype(np.float32).reshape(shape))
+        found = (origin + mean, spread, origin + low, origin + high)
+        return Inputs.of(*(part.astype(np.float32).reshape(shape) for part in found))
 
 
 def some_of_everyone(data: Demonstrations) -> Int[np.ndarray, " K"]:

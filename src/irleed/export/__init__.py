@@ -26,6 +26,10 @@ ACTIVATED = {
     "relu": "x = max(x, 0)",
     "norm_relu": "c = x - mean(x), x = max(c / sqrt(mean(c^2) + 0.00001), 0)",
 }
+CONDITIONED = (
+    "in double precision, first: observation = min(max((observation - origin - remainder) / unit, low), high)",
+    "then in single precision:",
+)
 CHOICE = (
     "score[k] = log_softmax(sharpness[k] * x)",
     "log probabilities of the actions = log_softmax(mean of score[k] over the members)",
@@ -98,17 +102,19 @@ def description(policy: Policy) -> dict[str, Any]:
         action = {"kind": "numbers", "count": outputs // 2}
         action |= {"low": (middle - half).tolist(), "high": (middle + half).tolist()}
         computation = QUANTITY
+    conditioned = policy.conditioning is not None
     between = "0" if last == 1 else f"N = 0 to {last - 1}, one after the other"
     direct = "" if network.direct is None else " + seen @ direct[k]"
     hidden = f"x = x @ weights.N[k] + offsets.N[k], then {ACTIVATED[network.activation]}, for layer {between}"
     return head | {
         "kind": "ensemble of perceptrons",
-        "observation": {"shape": list(policy.observation_shape), "dtype": "float32"},
+        "observation": {"shape": list(policy.observation_shape), "dtype": "float64" if conditioned else "float32"},
         "action": action,
         "members": policy.size,
         "layers": last + 1,
         "activation": network.activation,
         "computation": [
+            *(CONDITIONED if conditioned else ()),
             "for every member k: x = seen = (observation - centre[k]) / spread[k], flattened in row-major order",
             *([hidden] if last else []),
             f"x = x @ weights.{last}[k] + offsets.{last}[k]{direct}",
@@ -123,6 +129,11 @@ def _meaning(name: str) -> str:
         "probabilities": "[state, action]",
         "centre": "[K, *observation]: what is subtracted",
         "spread": "[K, *observation]: what is divided by",
+        "origin": "[*observation]: what is subtracted first, in double precision",
+        "remainder": "[*observation]: what is subtracted besides",
+        "unit": "[*observation]: what is divided by then",
+        "low": "[*observation]: the least that is left",
+        "high": "[*observation]: the most that is left",
         "sharpness": "[K]: what the last layer's output is multiplied with",
         "middle": "[K, action]: the middle of the bounds, the same for all members",
         "half": "[K, action]: half the width of the bounds, the same for all members",

@@ -85,7 +85,7 @@ def _what(run: FitRun, policy: dict[str, Any]) -> str:
 
 def _python(run: FitRun, policy: dict[str, Any]) -> str:
     shape = policy["observation"]["shape"]
-    seen = f"np.zeros({tuple(shape)}, np.float32)"
+    seen = f"np.zeros({tuple(shape)}, np.{policy['observation']['dtype']})"
     return (
         "```python\n"
         + ("import numpy as np\n" if run.networks else "")
@@ -111,7 +111,7 @@ def _data(run: FitRun) -> str:
         return "The run says nothing of them.\n"
     facts = run.facts
     seen, done = (_values(facts.inner(name)) for name in ("observation", "action"))
-    odd = [f"- {escaped(warning)}" for warning in facts.texts("warnings")]
+    odd = [f"- {escaped(warning)}" for warning in facts.texts("warnings") if warning not in run.warnings]
     return (
         f"{counted(facts.whole('transitions'), 'transition')} in {counted(facts.whole('episodes'), 'episode')} of "
         f"{counted(len(run.people), 'demonstrator')}. Observations: {seen}. Actions: {done}.\n"

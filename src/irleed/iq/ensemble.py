@@ -1,6 +1,6 @@
 """The policy that a fit of networks hands out: an ensemble, and its file."""
 
-from collections.abc import Callable
+import abc
 from pathlib import Path
 from typing import cast
 
@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 from scipy.special import log_softmax
 
 from irleed._typing import Array, Float, Shaped
+from irleed.data.conditioning import FIELDS, Conditioning
 from irleed.data.transitions import Inputs
 from irleed.errors import DataError, SpaceError, problem
 from irleed.iq.networks import ACTIVATIONS, Activation, Mlp
@@ -20,13 +21,26 @@ from irleed.policy import SoftmaxPolicy, read_tensors, write_tensors
 FORMAT = "irleed-network-policy"
 
 
-class NetworkPolicy(eqx.Module):
+class AbstractEnsemble(eqx.Module):
+    """Members that act together."""
+
+    @abc.abstractmethod
+    def together(self, observation: Shaped[Array, "..."]) -> Float[Array, " out"]:
+        """What the members make of a conditioned observation, to be traced."""
+
+
+class NetworkPolicy(AbstractEnsemble):
     """K members that act together: the mean of their log probabilities decides."""
 
     members: SoftmaxPolicy  # of perceptrons; leading axis K
+    conditioning: Conditioning | None = None  # of observations, before the members see them
 
     def __call__(self, observation: Shaped[Array, "..."]) -> Float[Array, " A"]:
         """Unnormalised log probabilities in one situation, to be traced."""
+        return self.together(conditioned(self.conditioning, observation))
+
+    def together(self, observation: Shaped[Array, "..."]) -> Float[Array, " A"]:
+        """See `AbstractEnsemble.together`."""
         return jnp.mean(jax.vmap(lambda member: jax.nn.log_softmax(member.logits(observation)))(self.members), 0)
 
     @property
@@ -55,7 +69,7 @@ class NetworkPolicy(eqx.Module):
 
     def scores(self, observation: ArrayLike) -> Float[np.ndarray, "*batch A"]:
         """Log probabilities, but for a constant in each situation, for one observation or a batch."""
-        return outputs(self, observation, self.observation_shape)
+        return outputs(self, self.conditioning, observation, self.observation_shape)
 
     def log_likelihood(self, observation: ArrayLike, action: ArrayLike) -> Float[np.ndarray, " B"]:
         """Of each action of a batch."""
@@ -64,13 +78,13 @@ class NetworkPolicy(eqx.Module):
 
     def save(self, path: str | Path) -> None:
         """Write a safetensors file: arrays and a line of JSON, no code."""
-        write_network(path, FORMAT, self._network, {"sharpness": self.members.sharpness})
+        write_network(path, FORMAT, self._network, {"sharpness": self.members.sharpness}, self.conditioning)
 
     @classmethod
     def load(cls, path: str | Path) -> "NetworkPolicy":
         """Read what `save` wrote."""
-        network, (sharpness,) = read_network(path, FORMAT, {"sharpness": 0})
-        return cls(SoftmaxPolicy(network, sharpness))
+        network, (sharpness,), conditioning = read_network(path, FORMAT, {"sharpness": 0})
+        return cls(SoftmaxPolicy(network, sharpness), conditioning)
 
     @property
     def _network(self) -> Mlp:
@@ -84,10 +98,18 @@ def perceptron(network: object) -> Mlp:
     return network
 
 
+def conditioned(conditioning: Conditioning | None, observation: Shaped[Array, "..."]) -> Shaped[Array, "..."]:
+    """What the members of a policy see of an observation in single precision, to be traced."""
+    return observation if conditioning is None else conditioning(observation)
+
+
 def outputs(
-    policy: Callable[[Array], Array], observation: ArrayLike, shape: tuple[int, ...]
+    policy: AbstractEnsemble, conditioning: Conditioning | None, observation: ArrayLike, shape: tuple[int, ...]
 ) -> Float[np.ndarray, "*batch out"]:
-    """What a policy makes of one observation of this shape, or of a batch; anything else is refused."""
+    """What a policy makes of one observation of this shape, or of a batch; anything else is refused.
+
+    Observations are conditioned in double precision, if they are at all.
+    """
     obs, got = np.asarray(observation), None
     expected = f"finite numbers of shape {shape}, or a batch of it"
     if obs.shape[-len(shape) or obs.ndim :] != shape or obs.ndim > len(shape) + 1:
@@ -98,30 +120,39 @@ def outputs(
         got = "what is not a number"
     if got is not None:
         raise SpaceError(problem("observation", got=got, expected=expected, remedy="give what it was trained on"))
-    found = np.asarray(_outputs(policy, obs.reshape(-1, *shape).astype(np.float32)))
+    batch = obs.reshape(-1, *shape)
+    seen = batch.astype(np.float32) if conditioning is None else conditioning.exact(batch)
+    found = np.asarray(_outputs(policy, seen))
     return found.reshape(*obs.shape[: obs.ndim - len(shape)], -1)
 
 
 @jax.jit
 def _outputs(policy, obs: Float[Array, "B ..."]) -> Float[Array, "B out"]:
-    return jax.vmap(policy)(obs)
+    return jax.vmap(policy.together)(obs)
 
 
-def write_network(path: str | Path, form: str, network: Mlp, others: dict[str, Array]) -> None:
+def write_network(
+    path: str | Path, form: str, network: Mlp, others: dict[str, Array], conditioning: Conditioning | None
+) -> None:
     """Write perceptrons, and arrays that belong to them, as a safetensors file."""
     arrays = {"centre": network.inputs.centre, "spread": network.inputs.spread, **others}
     if network.direct is not None:
         arrays["direct"] = network.direct
+    if conditioning is not None:
+        arrays |= {name: getattr(conditioning, name) for name in FIELDS}
     for layer, (weight, offset) in enumerate(zip(network.weights, network.offsets, strict=True)):
         arrays |= {f"weights.{layer}": weight, f"offsets.{layer}": offset}
     header = {"format": form, "version": "1", "activation": network.activation}
     write_tensors(path, header, {name: np.ascontiguousarray(array) for name, array in arrays.items()})
 
 
-def read_network(path: str | Path, form: str, others: dict[str, int]) -> tuple[Mlp, list[np.ndarray]]:
+def read_network(
+    path: str | Path, form: str, others: dict[str, int]
+) -> tuple[Mlp, list[np.ndarray], Conditioning | None]:
     """What `write_network` wrote, K perceptrons; `others` says how many axes each array has beside that of members."""
     header, arrays = read_tensors(path, (form,), ("centre", "spread", *others, "weights.0", "offsets.0"))
-    layers = range((len(arrays) - 2 - len(others) - ("direct" in arrays)) // 2)
+    own = [name for name in FIELDS if name in arrays]
+    layers = range((len(arrays) - 2 - len(others) - ("direct" in arrays) - len(own)) // 2)
     wrong = _wrong(header, arrays, others, layers)
     if wrong is not None:
         raise DataError(problem(str(path), got=wrong, expected="a saved policy", remedy="name another file"))
@@ -132,7 +163,8 @@ def read_network(path: str | Path, form: str, others: dict[str, int]) -> tuple[M
         activation=cast(Activation, header["activation"]),
         direct=arrays.get("direct"),
     )
-    return network, [arrays[name] for name in others]
+    conditioning = Conditioning(*(arrays[name] for name in FIELDS)) if own else None
+    return network, [arrays[name] for name in others], conditioning
 
 
 def _wrong(header: dict[str, str], arrays: dict[str, np.ndarray], others: dict[str, int], layers: range) -> str | None:
@@ -149,6 +181,10 @@ def _wrong(header: dict[str, str], arrays: dict[str, np.ndarray], others: dict[s
         after = arrays.get(f"offsets.{layer}", np.zeros(1)).shape[-1:]
         shapes |= {f"weights.{layer}": (*members, before, *after), f"offsets.{layer}": (*members, *after)}
         before = after[0] if after else 0
+    if any(name in arrays for name in FIELDS):
+        shapes |= dict.fromkeys(FIELDS, arrays["centre"].shape[1:])
+        if not np.all(arrays.get("unit", np.zeros(1)) > 0):
+            return "units that are not above 0"
     if "direct" in arrays:
         shapes["direct"] = (*members, entries, before)
     fits = len(members) == 1 and all(

@@ -2,28 +2,33 @@
 
 from pathlib import Path
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 
 from irleed._typing import Array, Float, Shaped
+from irleed.data.conditioning import Conditioning
 from irleed.errors import DataError, problem
-from irleed.iq.ensemble import outputs, perceptron, read_network, write_network
+from irleed.iq.ensemble import AbstractEnsemble, conditioned, outputs, perceptron, read_network, write_network
 from irleed.iq.gaussian import Gaussian, GaussianPolicy, GaussianView, Squashing
 from irleed.iq.networks import Mlp
 
 FORMAT = "irleed-gaussian-policy"
 
 
-class GaussianEnsemble(eqx.Module):
+class GaussianEnsemble(AbstractEnsemble):
     """K members that act together: the mean of their outputs decides."""
 
     members: GaussianPolicy  # of perceptrons; leading axis K
+    conditioning: Conditioning | None = None  # of observations, before the members see them
 
     def __call__(self, observation: Shaped[Array, "..."]) -> Float[Array, " AA"]:
         """What `irleed.iq.gaussian.Gaussian.of` makes a Gaussian of, in one situation; to be traced."""
+        return self.together(conditioned(self.conditioning, observation))
+
+    def together(self, observation: Shaped[Array, "..."]) -> Float[Array, " AA"]:
+        """See `AbstractEnsemble.together`."""
         return jnp.mean(jax.vmap(lambda member: member.network(observation))(self.members), 0)
 
     @property
@@ -65,20 +70,21 @@ class GaussianEnsemble(eqx.Module):
     def save(self, path: str | Path) -> None:
         """Write a safetensors file: arrays and a line of JSON, no code."""
         squashing = self.members.squashing
-        write_network(path, FORMAT, self._network, {"middle": squashing.middle, "half": squashing.half})
+        others = {"middle": squashing.middle, "half": squashing.half}
+        write_network(path, FORMAT, self._network, others, self.conditioning)
 
     @classmethod
     def load(cls, path: str | Path) -> "GaussianEnsemble":
         """Read what `save` wrote."""
-        network, (middle, half) = read_network(path, FORMAT, {"middle": 1, "half": 1})
+        network, (middle, half), conditioning = read_network(path, FORMAT, {"middle": 1, "half": 1})
         if middle.shape != half.shape or network.offsets[-1].shape[-1] != 2 * middle.shape[-1]:
             got = "bounds that do not fit the layers"
             raise DataError(problem(str(path), got=got, expected="a saved policy", remedy="name another file"))
-        return cls(GaussianPolicy(network, Squashing(middle, half)))
+        return cls(GaussianPolicy(network, Squashing(middle, half)), conditioning)
 
     @property
     def _network(self) -> Mlp:
         return perceptron(self.members.network)
 
     def _gaussian(self, observation: ArrayLike) -> Gaussian:
-        return Gaussian.of(jnp.asarray(outputs(self, observation, self.observation_shape)))
+        return Gaussian.of(jnp.asarray(outputs(self, self.conditioning, observation, self.observation_shape)))

@@ -45,7 +45,7 @@ def section(run: FitRun, level: int, key: str) -> Safe:
     ]  # fmt: skip
     headings = ["demonstrator", "episodes", "transitions", "mean length", "mean return", "ended", "cut off"]
     more = f"; the first {MOST_PEOPLE} of {len(people)}" if len(people) > MOST_PEOPLE else ""
-    odd = facts.texts("warnings")
+    odd = [warning for warning in facts.texts("warnings") if warning not in run.warnings]  # those are said in short
     notes = [paragraph("What is odd about them:"), listing(odd)] if odd else []
     return part(level, "The data", key, paragraph(said), *notes, table(f"Who showed what{more}", headings, rows))
 

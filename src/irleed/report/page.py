@@ -91,7 +91,8 @@ def _short(run: Run, level: int, key: str) -> Safe:
         return part(level, title, f"{key}-short", listing(experiment.said(run), "short"))
     points = [returns.said(run)[0]]
     if expertise.judged(run):
-        first, last = expertise.ranked(run)[0], expertise.ranked(run)[-1]
+        order = expertise.compared(run)
+        first, last = order[0], order[-1]
         points.append(
             f"Most precise: {first.name} ({number(first.precision.value)}); least: {last.name} "
             f"({number(last.precision.value)}). {expertise.said(run)[0]}"

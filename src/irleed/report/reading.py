@@ -165,6 +165,7 @@ def _person(row: Fields) -> Person:
         bias=None if row.maybe("bias") is None else _estimate(row, "bias"),
         log_likelihood=row.maybe("log_likelihood"),
         weight=row.maybe("weight"),
+        ranked="ranked" not in row or row.flag("ranked"),
     )
 
 

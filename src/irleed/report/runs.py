@@ -38,6 +38,7 @@ class Person:
     bias: Estimate | None  # None where the algorithm knows none
     log_likelihood: float | None
     weight: float | None
+    ranked: bool = True  # False: too few transitions to be compared with others
 
 
 @dataclass(frozen=True)
