@@ -17,6 +17,7 @@ import numpy as np
 from irleed._typing import Bool, Float, Int
 from irleed.data import Demonstrations, Reading
 from irleed.data.lazy import CHUNK
+from irleed.data.limits import EXPANSION
 from irleed.data.transitions import are_choices
 from irleed.errors import ConfigError, DataError, SpaceError, problem
 from irleed.iq.ensemble import NetworkPolicy
@@ -84,7 +85,8 @@ def read_run(folder: str | Path) -> Run:
         precision = np.array([row["precision"] for row in rows], float)
         bias = np.array([0.0 if row["bias"] is None else row["bias"] for row in rows], float)
         reading = found["config"]["reading"]
-        reading = Reading(str(reading["demonstrator"]), tuple(map(str, reading["obs"])), reading["action"])
+        expansion = float(reading.get("expansion", EXPANSION))  # which older runs do not have
+        reading = Reading(str(reading["demonstrator"]), tuple(map(str, reading["obs"])), reading["action"], expansion)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         got = f"no fit.json that can be read ({type(error).__name__})"
         remedy = "make one with `irleed fit DATA --out FOLDER`"
