@@ -175,8 +175,10 @@ def _check_entries(archive: zipfile.ZipFile, stream: io.BufferedReader, where: s
         stream.seek(entry.header_offset)
         flags, method, checksum, _, size = LOCAL.unpack(stream.read(LOCAL.size))
         later = flags & 8  # checksum and sizes follow the data, as when NumPy writes to a pipe
-        if method != entry.compress_type or not later and (
-            checksum != entry.CRC or size not in (entry.file_size, 0xFFFFFFFF)
+        if (
+            method != entry.compress_type
+            or not later
+            and (checksum != entry.CRC or size not in (entry.file_size, 0xFFFFFFFF))
         ):
             _damaged(entry.filename, where)
         if entry.header_offset < end or method == zipfile.ZIP_STORED and entry.compress_size != entry.file_size:
@@ -223,7 +225,8 @@ def _array(archive: zipfile.ZipFile, name: str, layout: Layout, where: str) -> n
         with archive.open(name + ".npy") as stream:
             shape, _, dtype = npy_header(stream)
             size = archive.getinfo(name + ".npy").file_size - stream.tell()
-            if not dtype.hasobject and math.prod(shape) * max(dtype.itemsize, 1) != size:  # entries of no size could be any number
+            # Entries of no size would be any number of them, so they count as one byte each.
+            if not dtype.hasobject and math.prod(shape) * max(dtype.itemsize, 1) != size:
                 raise ValueError(f"{size} bytes for {dtype} of shape {shape}")
             stream.seek(0)
             return np.lib.format.read_array(stream, allow_pickle=False)

@@ -37,9 +37,7 @@ LAYOUT = Layout(
 KINDS = {"terminal": ("b", "boolean"), "actions": ("iu", "whole number"), "shape": ("iu", "whole number")}
 
 
-def load_mdp(
-    path: str | os.PathLike[str], expansion: float = EXPANSION
-) -> tuple[FiniteMDP, tuple[int, int] | None]:
+def load_mdp(path: str | os.PathLike[str], expansion: float = EXPANSION) -> tuple[FiniteMDP, tuple[int, int] | None]:
     """Read an MDP, and the rows and columns of its grid if it has one.
 
     More than `expansion` times the size of the file is refused before it is decompressed, see `irleed.data.Reading`.
