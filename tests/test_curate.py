@@ -11,7 +11,7 @@ from scipy.special import log_softmax
 
 from irleed.cli import main
 from irleed.curate import Run, curate, read_run
-from irleed.data import Demonstrations, Episode, Reading, load, save
+from irleed.data import Demonstrations, Episode, Reading, limits, load, save
 from irleed.data.transitions import Inputs
 from irleed.errors import ConfigError, DataError, SpaceError
 from irleed.iq.ensemble import NetworkPolicy
@@ -115,6 +115,25 @@ def test_a_folder_that_is_no_run_is_refused(tmp_path, text):
 def test_an_unknown_bias_counts_as_none(tmp_path):
     found = read_run(folder(tmp_path / "run", states()))
     assert found.bias.tolist() == [0, 0] and found.precision.tolist() == [1, 2]
+
+
+def test_data_are_read_with_the_limit_of_the_run(tmp_path, monkeypatch, capsys):
+    """Whoever raised it to fit a file need not do so again; runs made before there was a limit have the default."""
+    kept = folder(tmp_path / "run", states())
+    assert read_run(kept).reading == Reading()
+    monkeypatch.setattr(limits, "ALWAYS", 1)
+    found = json.loads((kept / "fit.json").read_text())
+    for expansion in (1e-3, 1e3):
+        found["config"]["reading"]["expansion"] = expansion
+        (kept / "fit.json").write_text(json.dumps(found))
+        assert read_run(kept).reading == Reading(expansion=expansion)
+        arguments = ["curate", str(tmp_path / "data.npz"), "--run", str(kept)]
+        if expansion < 1:
+            with pytest.raises(SystemExit):
+                main(arguments)
+            assert "--expansion" in capsys.readouterr().err
+        else:
+            main(arguments)
 
 
 @pytest.mark.parametrize("ending", [".csv", ".parquet", ".npz", ""])

@@ -7,12 +7,14 @@ and nothing is ever unpickled. Whatever is wrong with a file is one line that na
 import dataclasses
 import io
 import lzma
+import math
 import os
 import struct
 import zipfile
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
+from tokenize import TokenError
 from typing import NoReturn
 
 import numpy as np
@@ -25,8 +27,13 @@ HEAD = ("format", "version")
 # What zipfile, its decompressors and NumPy raise on bytes that are not what they should be.
 CORRUPT = (
     zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, OSError, EOFError, ValueError, KeyError, IndexError,
-    TypeError, SyntaxError, RuntimeError, MemoryError, OverflowError,
+    TypeError, SyntaxError, RuntimeError, MemoryError, OverflowError, TokenError,
 )  # fmt: skip
+
+METHODS = {zipfile.ZIP_STORED: "stored", zipfile.ZIP_DEFLATED: "deflated"}  # as NumPy writes entries
+LOCAL = struct.Struct("<6x2H4x3I4x")  # a local header: flags, method, checksum, both sizes
+SMALL = 1 << 12  # bytes of `format` and `version`, which are read before anything else
+HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,10 +48,16 @@ class Layout:
     writer: str  # the function that writes such files, for messages
 
 
-def read_npz(path: str | os.PathLike[str], layout: Layout, without: tuple[str, ...] = ()) -> dict[str, np.ndarray]:
+def read_npz(
+    path: str | os.PathLike[str], layout: Layout, take: Callable[[str, int], object], without: tuple[str, ...] = ()
+) -> dict[str, np.ndarray]:
     """The arrays of a file, without its `format` and `version`. Any failure is a `DataError` that names the file.
 
-    Those `without` are neither read nor verified: they are for others to look at where they lie.
+    **Arguments:**
+
+    - `take`: called with the place and the bytes of each array before anything of it is decompressed, to refuse what is
+        too large, as `irleed.data.limits.Budget.take` does.
+    - `without`: arrays that are neither read nor verified: they are for others to look at where they lie.
     """
     where = printable(path)
     expected = f"a .npz file of {layout.holds}"
@@ -59,7 +72,7 @@ def read_npz(path: str | os.PathLike[str], layout: Layout, without: tuple[str, .
         if path.stat().st_size == 0:
             _refuse(where, "an empty file", expected, "write it again")
         with path.open("rb") as stream:
-            return _read(stream, layout, where, without)
+            return _read(stream, layout, where, take, without)
     except (OSError, ValueError) as error:  # no permission, a name too long, a zero byte in it
         got = f"an unreadable file ({_one_line(error)})"
         _refuse(where, got, "a file that can be read", "check path and permissions")
@@ -97,14 +110,53 @@ def printable(path: str | os.PathLike[str]) -> str:
     return text if text.isprintable() else repr(text)
 
 
-def _read(stream: io.BufferedReader, layout: Layout, where: str, without: tuple[str, ...]) -> dict[str, np.ndarray]:
-    """The arrays of an archive, its checksums verified before anything in it is believed."""
-    try:
+def npy_header(stream: io.BufferedIOBase) -> tuple[tuple[int, ...], bool, np.dtype]:
+    """Shape, whether it lies column by column, and dtype of the ``.npy`` array that begins here."""
+    return HEADERS[np.lib.format.read_magic(stream)](stream)
+
+
+def _read(
+    stream: io.BufferedReader,
+    layout: Layout,
+    where: str,
+    take: Callable[[str, int], object],
+    without: tuple[str, ...],
+) -> dict[str, np.ndarray]:
+    """The arrays of an archive.
+
+    Names and sizes are checked before anything is decompressed, and checksums before anything is believed.
+    """
+    with _damage(stream, where):
         archive = zipfile.ZipFile(stream)
         found = [name.removesuffix(".npy") for name in archive.namelist()]
         if not set(HEAD) <= set(found):
             _foreign(found, layout, where)
-        damaged = _damaged(archive, without) or _lost(archive, stream)
+        _check_entries(archive, stream, where)
+        size = {name: entry.file_size for name, entry in zip(found, archive.infolist(), strict=True)}
+        for name in HEAD:
+            if size[name] > SMALL:
+                got = f"{size[name]:,} bytes"
+                _refuse(f"{where}, {name}", got, f"at most {SMALL:,}", f"write it again with `{layout.writer}`")
+        _check_sums(archive, HEAD, where)
+    _check_head(archive, layout, where)
+    known = HEAD + layout.required + layout.optional
+    if not set(layout.required) <= set(found) <= set(known) or len(set(found)) < len(found):
+        _foreign(found, layout, where)
+    wanted = [name for name in known if name in found and name not in (*HEAD, *without)]
+    for name in wanted:
+        take(f"{where}, {name}", size[name])
+    with _damage(stream, where):
+        _check_sums(archive, wanted, where)
+        if _lost(archive, stream):
+            _damaged("directory", where)
+    return {name: _array(archive, name, layout, where) for name in wanted}
+
+
+@contextlib.contextmanager
+def _damage(stream: io.BufferedReader, where: str) -> Iterator[None]:
+    """Turn what zipfile raises into one line."""
+    try:
+        yield
     except CORRUPT as error:
         stream.seek(0)
         start = stream.read(4)
@@ -112,33 +164,48 @@ def _read(stream: io.BufferedReader, layout: Layout, where: str, without: tuple[
             _refuse(where, f"a file that starts with {start!r}", "a .npz archive", "convert it, or name another file")
         got = f"a cut or damaged archive ({_one_line(error)})"
         _refuse(where, got, "a whole .npz archive", "copy or write it again")
-    if damaged is not None:
-        _refuse(where, f"an archive damaged in {damaged!r}", "a whole .npz archive", "copy or write it again")
-    _check_head(archive, layout, where)
-    known = HEAD + layout.required + layout.optional
-    if not set(layout.required) <= set(found) <= set(known) or len(set(found)) < len(found):
-        _foreign(found, layout, where)
-    wanted = [name for name in known if name in found and name not in (*HEAD, *without)]
-    return {name: _array(archive, name, layout, where) for name in wanted}
 
 
-def _damaged(archive: zipfile.ZipFile, without: tuple[str, ...]) -> str | None:
-    """The first entry whose checksum is wrong."""
-    for name in archive.namelist():
+def _check_entries(archive: zipfile.ZipFile, stream: io.BufferedReader, where: str) -> None:
+    """Every entry is stored or deflated, says the same of itself in both places, and lies outside of all others."""
+    end = 0
+    for entry in sorted(archive.infolist(), key=lambda entry: entry.header_offset):
+        if entry.compress_type not in METHODS or entry.flag_bits & 1:
+            got = "an encrypted entry" if entry.flag_bits & 1 else f"an entry of compression type {entry.compress_type}"
+            _refuse(where, got, f"entries that are {' or '.join(METHODS.values())}", "write it again with numpy.savez")
+        stream.seek(entry.header_offset)
+        flags, method, checksum, _, size = LOCAL.unpack(stream.read(LOCAL.size))
+        later = flags & 8  # checksum and sizes follow the data, as when NumPy writes to a pipe
+        if (
+            method != entry.compress_type
+            or not later
+            and (checksum != entry.CRC or size not in (entry.file_size, 0xFFFFFFFF))
+        ):
+            _damaged(entry.filename, where)
+        if entry.header_offset < end or method == zipfile.ZIP_STORED and entry.compress_size != entry.file_size:
+            _damaged(entry.filename, where)
+        end = entry.header_offset + LOCAL.size + entry.compress_size
+
+
+def _check_sums(archive: zipfile.ZipFile, names: Iterable[str], where: str) -> None:
+    """Decompress these and compare their checksums. zipfile reads no more bytes of an entry than it claims."""
+    for name in names:
         try:
-            with archive.open(name) as stream:
-                while name.removesuffix(".npy") not in without and stream.read(1 << 20):
+            with archive.open(f"{name}.npy") as stream:
+                while stream.read(1 << 20):
                     pass
         except zipfile.BadZipFile:
-            return name
-    return None
+            _damaged(f"{name}.npy", where)
 
 
-def _lost(archive: zipfile.ZipFile, stream: io.BufferedReader) -> str | None:
-    """Has the directory as many entries as the archive's end record says? One wrong bit can hide the last ones."""
+def _lost(archive: zipfile.ZipFile, stream: io.BufferedReader) -> bool:
+    """Has the directory fewer entries than the archive's end record says? One wrong bit can hide the last ones."""
     stream.seek(-(22 + len(archive.comment)), os.SEEK_END)  # the end record is 22 bytes and a comment
-    count = int.from_bytes(stream.read(12)[10:], "little")
-    return None if count == len(archive.infolist()) else "directory"
+    return int.from_bytes(stream.read(12)[10:], "little") != len(archive.infolist())
+
+
+def _damaged(name: str, where: str) -> NoReturn:
+    _refuse(where, f"an archive damaged in {name[:80]!r}", "a whole .npz archive", "copy or write it again")
 
 
 def _check_head(archive: zipfile.ZipFile, layout: Layout, where: str) -> None:
@@ -157,6 +224,12 @@ def _check_head(archive: zipfile.ZipFile, layout: Layout, where: str) -> None:
 def _array(archive: zipfile.ZipFile, name: str, layout: Layout, where: str) -> np.ndarray:
     try:
         with archive.open(name + ".npy") as stream:
+            shape, _, dtype = npy_header(stream)
+            size = archive.getinfo(name + ".npy").file_size - stream.tell()
+            # Entries of no size would be any number of them, so they count as one byte each.
+            if not dtype.hasobject and math.prod(shape) * max(dtype.itemsize, 1) != size:
+                raise ValueError(f"{size} bytes for {dtype} of shape {shape}")
+            stream.seek(0)
             return np.lib.format.read_array(stream, allow_pickle=False)
     except CORRUPT as error:
         got, expected = f"no readable array ({_one_line(error)})", "an array of numbers or text, no objects"

@@ -16,6 +16,7 @@ import numpy as np
 from irleed._typing import Bool, Float, Int
 from irleed.data import Demonstrations, Reading
 from irleed.data.lazy import CHUNK
+from irleed.data.limits import EXPANSION
 from irleed.data.transitions import are_choices
 from irleed.errors import ConfigError, SpaceError, problem
 from irleed.iq.ensemble import NetworkPolicy
@@ -93,7 +94,8 @@ def read_run(folder: str | Path) -> Run:
         got, expected = "an expertise table that is none", "positive precisions, every name once"
         refuse(f"{folder}, {ANSWER}", got, expected, "fit again")
     action = reading.text("action") if "action" in reading else None
-    read = Reading(reading.text("demonstrator"), tuple(reading.texts("obs")), action)
+    expansion = reading.number("expansion") if "expansion" in reading else EXPANSION  # which older runs do not have
+    read = Reading(reading.text("demonstrator"), tuple(reading.texts("obs")), action, expansion)
     known = answer.text("fingerprint") if "fingerprint" in answer else None
     return Run(load_policy(folder / POLICY), names, precision, bias, read, known)
 

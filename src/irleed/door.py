@@ -49,7 +49,7 @@ def fit(
         data = load(data, reading)
     grid = None
     if isinstance(mdp, str | Path):
-        mdp, grid = load_mdp(mdp)
+        mdp, grid = load_mdp(mdp, reading.expansion)
     elif isinstance(mdp, Gridworld):
         mdp, grid = mdp.mdp, (mdp.rows, mdp.columns)
     if mdp is None and of_states(data):

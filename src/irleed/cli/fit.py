@@ -19,6 +19,7 @@ from irleed.cli.methods import OFFLINE, ONLINE, earned_table, learner, say, show
 from irleed.cli.parsing import refuse_ignored
 from irleed.cli.run import Keeping
 from irleed.data import Demonstrations, Reading, load
+from irleed.data.limits import EXPANSION
 from irleed.data.transitions import are_choices
 from irleed.door import of_states
 from irleed.envs.mdp import FiniteMDP
@@ -57,12 +58,12 @@ class Source:
     discount: float = 0.95
     """Discount for --env; a file has its own, and so have networks."""
 
-    def load(self) -> tuple[FiniteMDP, tuple[int, int] | None]:
-        """The MDP, and the shape of its grid if it has one."""
+    def load(self, expansion: float = EXPANSION) -> tuple[FiniteMDP, tuple[int, int] | None]:
+        """The MDP, and the shape of its grid if it has one; see `Reading.expansion`."""
         if self.env is not None and self.mdp is None:
             return from_gymnasium(self.env, self.discount), None
         if self.mdp is not None and self.env is None:
-            return load_mdp(self.mdp)
+            return load_mdp(self.mdp, expansion)
         got = "neither" if self.mdp is None else "both"
         raise ConfigError(problem("the MDP", got=got, expected="--mdp FILE or --env ID", remedy="give one of them"))
 
@@ -181,7 +182,7 @@ class FitCommand:
     def _tabular(
         self, data: Demonstrations, aside: Console, held: contextlib.ExitStack, title: str
     ) -> tuple[Fit, tuple[int, int] | None]:
-        mdp, shape = self.source.load()
+        mdp, shape = self.source.load(self.reading.expansion)
         tabulate(data, mdp)  # data that do not belong to the MDP are refused before anything is written
         algorithm = self._planned(mdp, int(data.length.max()))
         if self.out is not None:

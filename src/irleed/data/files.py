@@ -82,13 +82,18 @@ def _load_npz(path: str | os.PathLike[str], reading: Reading) -> Demonstrations:
         got, expected = reading.named or reading.action or reading.obs[0], "no choice: such files name one of each"
         raise ConfigError(problem(where, got=got, expected=expected, remedy="leave the choice out"))
     stored = lazy.member(Path(path), "obs")
-    columns: dict[str, Any] = dict(read_npz(path, LAYOUT, () if stored is None else ("obs",)))
+    budget = reading.budget()
+    budget.admit(path)
+    columns: dict[str, Any] = dict(read_npz(path, LAYOUT, budget.take, () if stored is None else ("obs",)))
     if stored is not None:
         columns["obs"] = lazy.LazyRows.of(stored)
     names = columns.pop("names")
     if names.dtype.kind != "U" or names.ndim != 1:
         got, remedy = f"{names.dtype} of shape {names.shape}", "store names as a NumPy array of text"
         raise DataError(problem(f"{where}, names", got=got, expected="text of shape (D,)", remedy=remedy))
+    if len(names) > columns["row"].size:  # text takes far more memory in Python than in an array
+        got, expected = f"{len(names)} names", f"at most one a transition, {columns['row'].size}"
+        raise DataError(problem(f"{where}, names", got=got, expected=expected, remedy="remove those without episodes"))
     return Demonstrations.from_arrays(names.tolist(), **columns, where=where)
 
 

@@ -8,12 +8,11 @@ import math
 import zipfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from tokenize import TokenError
 from typing import Any
 
 import numpy as np
 
-from irleed._npz import CORRUPT
+from irleed._npz import CORRUPT, npy_header
 from irleed._typing import Array, Int, Shaped
 from irleed.data.sources import InFile, InMemory, Source
 from irleed.errors import ConfigError, problem
@@ -185,9 +184,7 @@ def member(path: Path, name: str) -> InFile | None:
             stream.seek(entry.header_offset + 26)  # the lengths of the name and of what follows it
             lengths = np.frombuffer(stream.read(4), "<u2").astype(int)
             stream.seek(begin := entry.header_offset + 30 + int(lengths.sum()))
-            version = np.lib.format.read_magic(stream)
-            header = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
-            shape, by_column, dtype = header[version](stream)
+            shape, by_column, dtype = npy_header(stream)
             offset = stream.tell()
             whole = math.prod(shape) * dtype.itemsize == entry.file_size - (offset - begin)
             if by_column or dtype.kind not in "biuf" or not shape or not whole or len(shape) > 1 and 0 in shape:
@@ -195,5 +192,5 @@ def member(path: Path, name: str) -> InFile | None:
             if begin + entry.file_size > path.stat().st_size:
                 return None
             return InFile(path.absolute(), offset, shape, dtype)
-    except (*CORRUPT, TokenError):  # the latter from NumPy, which parses the header
+    except CORRUPT:
         return None

@@ -1,5 +1,6 @@
 """How much memory a file may take: counted before anything in it is decompressed."""
 
+import contextlib
 import os
 from pathlib import Path
 
@@ -21,8 +22,9 @@ class Budget:
         self.expansion, self._size, self._taken = expansion, 0, 0
 
     def admit(self, path: str | os.PathLike[str]) -> None:
-        """Allow for one more file."""
-        self._size += Path(path).stat().st_size
+        """Allow for one more file; one that is not there is for its reader to refuse."""
+        with contextlib.suppress(OSError, ValueError):
+            self._size += Path(path).stat().st_size
 
     @property
     def left(self) -> int:

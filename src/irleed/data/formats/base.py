@@ -33,9 +33,9 @@ class Reading:
     refused before it is decompressed."""
 
     def __post_init__(self) -> None:
-        if not self.expansion > 0:
-            remedy = f"the default is {EXPANSION:g}"
-            raise ConfigError(problem("expansion", got=self.expansion, expected="more than 0", remedy=remedy))
+        if not 0 < self.expansion <= 1e9:
+            expected, remedy = "more than 0, at most 1e9", f"the default is {EXPANSION:g}"
+            raise ConfigError(problem("expansion", got=self.expansion, expected=expected, remedy=remedy))
 
     @property
     def named(self) -> str | None:

@@ -11,6 +11,9 @@ from irleed._typing import Int
 from irleed.data.formats.base import refuse
 from irleed.data.sources import Source
 
+FORMATS = ("PNG", "JPEG")  # all that may be decoded: Pillow knows many more, and runs another program for some
+MOST_PIXELS = 1 << 25  # of a picture; a frame of 8K video has 33 million
+
 # What Pillow raises on damaged pictures, and on those that claim to be enormous.
 DAMAGED = (*CORRUPT, Image.DecompressionBombError, Image.DecompressionBombWarning)
 
@@ -41,9 +44,12 @@ def decoded(data: Any, shape: tuple[int, ...], where: str) -> np.ndarray:
     """One picture, from its bytes; those of another size are not even decoded."""
     expected = f"uint8 of shape {shape}"
     try:
-        with Image.open(io.BytesIO(bytes(data))) as picture:
+        with Image.open(io.BytesIO(bytes(data)), formats=FORMATS) as picture:
             if (picture.height, picture.width) != shape[:2]:
                 refuse(where, f"{picture.height} x {picture.width} pixels", expected, "make all pictures alike")
+            if picture.height * picture.width > MOST_PIXELS:
+                got = f"{picture.height} x {picture.width} pixels"
+                refuse(where, got, f"at most {MOST_PIXELS:,}", "make the pictures smaller")
             values = np.asarray(picture)
     except DAMAGED as error:
         said = "".join(c if c.isprintable() else " " for c in str(error))[:200].strip() or type(error).__name__

@@ -14,7 +14,7 @@ from irleed.data.checks import listed, starts
 from irleed.data.formats.arrow import labelled, numbers, refuse_row
 from irleed.data.formats.base import library, refuse
 from irleed.data.formats.folders import regular
-from irleed.data.formats.images import Pictures
+from irleed.data.formats.images import MOST_PIXELS, Pictures
 from irleed.data.formats.parquet import Files, RowGroups
 from irleed.data.formats.video import Frames
 from irleed.data.lazy import LazyRows
@@ -74,6 +74,8 @@ def _shape(feature: Mapping[str, Any], where: str) -> tuple[int, int, int]:
     if sorted(axes) != ["c", "h", "w"]:
         axes = ["h", "w", "c"] if sizes[-1] == 3 else ["c", "h", "w"]
     height, width, channels = (sizes[axes.index(axis)] for axis in "hwc")
+    if height * width > MOST_PIXELS:
+        refuse(where, f"{height} x {width} pixels", f"at most {MOST_PIXELS:,}", "make them smaller")
     if channels != 3:
         refuse(where, f"{channels} channels", "3", "choose another camera")
     return height, width, channels

@@ -12,10 +12,15 @@ import numpy as np
 from irleed._npz import CORRUPT, printable
 from irleed._typing import Float, Int
 from irleed.data.formats.base import library, refuse
+from irleed.data.formats.mp4 import check_counts
 from irleed.data.sources import Source
 
 OPEN = 4  # files that each thread keeps open
 NEAR = 2  # frames ahead that are never worth a jump
+# All that FFmpeg may do with a file: no playlists, no other files or addresses, and decoders of what LeRobot writes.
+ALLOWED = {"protocol_whitelist": "file", "codec_whitelist": "h264,hevc,av1,libdav1d,vp9"}
+CONTAINER = "mov"  # MP4
+ROUNDED = 128  # pixels that codecs may add to height and width
 SAME = 0.1  # of a frame: times that differ by less are the same but for rounding
 
 
@@ -25,11 +30,14 @@ class Clip:
     Who decodes in threads cannot be forked while it is open; so one thread does it all.
     """
 
-    def __init__(self, path: Path, fps: float):
-        self._container = library("av", "video").open(str(path))
+    def __init__(self, path: Path, fps: float, size: tuple[int, int]):
+        check_counts(path)
+        options = ALLOWED | {"max_pixels": str((size[0] + ROUNDED) * (size[1] + ROUNDED))}
+        self._container = library("av", "video").open(str(path), format=CONTAINER, options=options)
         self._stream = self._container.streams.video[0]
         if self._stream.codec_context is None:
             raise ValueError("it says of itself that it is of no known kind")
+        self._stream.codec_context.options = options
         self._stream.codec_context.thread_count = 1
         self._fps = fps
         self._frames: Iterator[Any] = iter(())
@@ -135,7 +143,8 @@ class Frames(Source):
         except (library("av", "video").error.FFmpegError, *CORRUPT) as error:
             self._mine.__dict__.clear()  # what was open may be in any state
             got = f"what cannot be read ({printable(' '.join(str(error).split())[:200])})"
-            refuse(f"{printable(file)}, second {second:.3f}", got, "a whole video", "copy the folder again")
+            expected = "a whole MP4 file with a video in H.264, HEVC, AV1 or VP9"
+            refuse(f"{printable(file)}, second {second:.3f}", got, expected, "copy the folder again")
 
     def _clip(self, file: Path) -> Clip:
         """An open file; of all, this thread keeps those it used last."""
@@ -143,7 +152,7 @@ class Frames(Source):
         if mine.get("process") != os.getpid():
             mine.update(process=os.getpid(), clips={})
         clips: dict[Path, Clip] = mine["clips"]
-        clip = clips.pop(file, None) or Clip(file, self.fps)
+        clip = clips.pop(file, None) or Clip(file, self.fps, (self.shape[1], self.shape[2]))
         while len(clips) >= OPEN:
             del clips[next(iter(clips))]
         clips[file] = clip
