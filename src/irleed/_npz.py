@@ -4,6 +4,7 @@ An `.npz` file is a zip archive of ``.npy`` arrays. Nothing in one is believed b
 and nothing is ever unpickled. Whatever is wrong with a file is one line that names it.
 """
 
+import contextlib
 import dataclasses
 import io
 import lzma
