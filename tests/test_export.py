@@ -18,16 +18,18 @@ from scipy.special import log_softmax
 
 from irleed import _files, load_policy
 from irleed.cli import main
+from irleed.data.conditioning import FIELDS, Conditioning
+from irleed.data.ranges import Ranges
 from irleed.data.transitions import Inputs
 from irleed.errors import ConfigError, DataError, IrleedError
-from irleed.export import ACTIVATED, description, export
+from irleed.export import ACTIVATED, POLICY, description, export
 from irleed.export.card import escaped
 from irleed.export.graph import OPSET, write_graph
-from irleed.iq.ensemble import NetworkPolicy
+from irleed.iq.ensemble import FORMAT, NetworkPolicy
 from irleed.iq.gaussian import GaussianPolicy, Squashing
 from irleed.iq.gaussian_ensemble import GaussianEnsemble
 from irleed.iq.networks import ACTIVATIONS, Mlp
-from irleed.policy import SoftmaxPolicy, TabularPolicy
+from irleed.policy import SoftmaxPolicy, TabularPolicy, read_tensors, write_tensors
 from irleed.report.fields import read_json
 
 MEMBERS, ACTIONS = 3, 4
@@ -89,6 +91,50 @@ def test_networks_are_the_same_in_onnx(tmp_path, activation, shape, sizes, direc
     found = in_onnx(policy, tmp_path / "policy.onnx", obs)
     np.testing.assert_allclose(found["log_probabilities"], log_softmax(policy.scores(obs), -1), atol=1e-5, rtol=1e-5)
     np.testing.assert_array_equal(found["action"], policy.predict(obs, deterministic=True)[0])
+
+
+def conditioned(policy):
+    """The same policy of observations around 1e8, in which an entry has outliers."""
+    shape = policy.observation_shape
+    obs = 1e8 + np.random.default_rng(3).normal(size=(200, *shape))
+    obs.reshape(200, -1)[5, 0] = 1e12
+    found = Conditioning.of(Ranges.of(obs, standardised=True), shape)
+    return dataclasses.replace(policy, conditioning=found), obs
+
+
+@pytest.mark.parametrize("make", [choosing, steering])
+def test_conditioned_observations_are_the_same_in_onnx_in_double_precision(tmp_path, make):
+    policy, obs = conditioned(make())
+    found = in_onnx(policy, tmp_path / "policy.onnx", obs)
+    acted, _ = policy.predict(obs, deterministic=True)
+    np.testing.assert_allclose(found["action"], acted, atol=1e-5)
+    policy.save(tmp_path / "policy.safetensors")
+    again = load_policy(tmp_path / "policy.safetensors")
+    np.testing.assert_array_equal(again.predict(obs, deterministic=True)[0], acted)
+
+
+def test_the_description_says_how_observations_are_conditioned(tmp_path):
+    policy, obs = conditioned(choosing())
+    export(run_folder(tmp_path / "run", policy, members=MEMBERS), tmp_path / "out")
+    said, tensors = json.loads((tmp_path / "out" / "policy.json").read_text()), load_file(tmp_path / "out" / POLICY)
+    assert said["observation"]["dtype"] == "float64"
+    assert said["computation"][0].endswith("min(max((observation - origin - remainder) / unit, low), high)")
+    assert all(said["tensors"][name]["meaning"].startswith("[*observation]") for name in FIELDS)
+    seen = obs - tensors["origin"].astype(float) - tensors["remainder"].astype(float)
+    seen = np.minimum(np.maximum(seen / tensors["unit"], tensors["low"]), tensors["high"]).astype(np.float32)
+    np.testing.assert_array_equal(choosing().predict(seen, True)[0], policy.predict(obs, True)[0])
+
+
+def test_a_conditioning_that_is_none_is_refused(tmp_path):
+    """Of it, every part is there, has the observation's shape, and divides by something."""
+    policy, _ = conditioned(choosing())
+    policy.save(tmp_path / POLICY)
+    header, arrays = read_tensors(tmp_path / POLICY, (FORMAT,))
+    without = {name: array for name, array in arrays.items() if name != "high"}
+    for broken in (arrays | {"unit": 0 * arrays["unit"]}, arrays | {"low": arrays["low"][0]}, without):
+        write_tensors(tmp_path / POLICY, header, broken)
+        with pytest.raises(DataError, match="expected a saved policy"):
+            load_policy(tmp_path / POLICY)
 
 
 def test_units_that_hardly_differ_are_the_same_in_onnx(tmp_path):

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from dataclasses import replace
 
 import equinox as eqx
 import numpy as np
@@ -39,6 +40,15 @@ def numbers() -> irleed.Demonstrations:
 @pytest.fixture(scope="module")
 def fits():
     return {"tables": irleed.fit(walks(), GRID), "networks": irleed.fit(numbers(), algorithm=SMALL, members=2)}
+
+
+def test_few_transitions_are_pointed_out_in_an_mdp_too():
+    """There, intervals are those of a posterior, as wide as so few leave them, and stay."""
+    one = irleed.Episode(np.array([0, 1]), np.array([0]), False, "ann")
+    found = irleed.fit(irleed.Demonstrations.from_episodes([one, replace(one, demonstrator="ben")]), GRID)
+    (said,) = [each for each in found.summary()["warnings"] if each.startswith("too few transitions to rank")]
+    assert "'ann' (1), 'ben' (1)" in said and "prior" in said
+    assert found.expertise.precision_low[0] < found.expertise.precision_high[0] / 2
 
 
 def test_with_an_mdp_tables_without_one_networks(fits):

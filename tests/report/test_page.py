@@ -1,5 +1,6 @@
 """The report as a file: its structure, and what it says. See test_reading.py and test_browser.py for the rest."""
 
+import dataclasses
 import json
 import shlex
 from html.parser import HTMLParser
@@ -159,6 +160,21 @@ def test_overlapping_intervals_are_not_told_apart():
     said = " ".join(expertise.said(run))
     assert "Of 6 pairs of demonstrators, the intervals tell 3 apart" in said
     assert "Not told apart from each other, as their intervals overlap: a and b; b and d; d and c." in said
+
+
+def test_who_has_too_few_transitions_is_neither_ranked_nor_best():
+    few = dataclasses.replace(person("c", 9.0, None, None), ranked=False)
+    run = fit_of(few, person("a", 4.0, 3.0, 5.0), person("b", 1.0, 0.5, 2.0))
+    assert [each.name for each in expertise.compared(run)] == ["a", "b"] and expertise.judged(run)
+    assert any(
+        "Not ranked and without intervals, as they have too few transitions: c." in each for each in expertise.said(run)
+    )
+    assert "Most precise: a (4); least: b (1)" in Tree(page([run])).text
+    nobody = fit_of(few, dataclasses.replace(few, name="d"))
+    assert expertise.said(nobody) == [
+        "Too few transitions to rank the demonstrators: their precisions are no more than a first guess."
+    ]
+    assert not expertise.judged(nobody) and "Too few transitions to rank" in Tree(page([nobody])).text
 
 
 def test_what_is_not_known_is_not_said():
