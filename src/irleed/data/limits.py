@@ -34,7 +34,7 @@ class Budget:
     def take(self, where: str | os.PathLike[str], size: int) -> None:
         """Count so many bytes; refuse them if they are more than are left."""
         if size > self.left:
-            got = f"{size + self._taken:,} bytes when decompressed, out of {self._size:,}"
+            got = f"{size + self._taken:,} bytes in memory from {self._size:,} on disk"
             expected = f"at most {self.left + self._taken:,}"
             remedy = "do not trust this file; if you do, raise the limit with --expansion"
             raise DataError(problem(printable(where), got=got, expected=expected, remedy=remedy))
