@@ -16,11 +16,11 @@ from rich.text import Text
 LONGEST_NAME, LONGEST_LINE = 100, 200
 FORMULA = re.compile(r"\s*[=+\-@\t\r\n＝＋－＠]")  # what a spreadsheet may evaluate, by OWASP's list
 HIDDEN = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")  # Unicode categories of characters that are not there to be seen
-JOINERS = "\u200c\u200d"  # are part of Persian words and of emoji
+SEEN = "\n\t\u200c\u200d"  # but for these: joiners are part of Persian words and of emoji
 
 
 def escaped(value: object) -> str:
-    """Text on one line: what is not printable (line breaks, terminal escapes, direction marks) as ``\\n``, ``\\x1b``."""
+    """Text on one line: what is not printable (line breaks, terminal escapes) as ``\\n`` or ``\\x1b``."""
     text = str(value)
     return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
@@ -61,9 +61,7 @@ def visible(text: str) -> str:
     """Text for HTML: line breaks and tabs stay, other characters that cannot be seen become U+FFFD."""
     if text.isprintable():
         return text
-    return "".join(
-        c if c in "\n\t" or c in JOINERS or unicodedata.category(c) not in HIDDEN else "\ufffd" for c in text
-    )
+    return "".join(c if c in SEEN or unicodedata.category(c) not in HIDDEN else "\ufffd" for c in text)
 
 
 def csv_cell(value: object) -> object:

@@ -27,7 +27,5 @@ class DivergedError(IrleedError):
 
 def problem(where: str, *, got: object, expected: object, remedy: str) -> str:
     """One printable line: ``where: got X, expected Y; remedy``, whatever the names and values in it are."""
-    where, got, expected, remedy = (
-        shortened(escaped(str(part)[: LONGEST + 1]), LONGEST) for part in (where, got, expected, remedy)
-    )
-    return f"{where}: got {got}, expected {expected}; {remedy}"
+    shown = (shortened(escaped(str(part)[: LONGEST + 1]), LONGEST) for part in (where, got, expected, remedy))
+    return "{}: got {}, expected {}; {}".format(*shown)
