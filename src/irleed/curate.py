@@ -107,7 +107,12 @@ def curate(data: Demonstrations, run: Run, share: float = 0.5) -> Curation:
     precision, bias = run.precision[place], run.bias[place]
     steps = np.asarray(data.length)
     likely = np.add.reduceat(_log_probability(run.policy, data), data.start) / steps
-    score = np.log(precision / (1 + bias**2))[data.owner] + likely
+    with np.errstate(all="ignore"):  # numbers that are too large for this are refused below
+        score = np.log(precision / (1 + bias**2))[data.owner] + likely
+    if not np.isfinite(score).all():  # such episodes have no place in an order
+        episode = int(np.argmin(np.isfinite(score)))
+        got, remedy = f"a score of {score[episode]}", "fit again: policy or expertise are out of all bounds"
+        raise DataError(problem(f"data, episode {episode}", got=got, expected="a finite number", remedy=remedy))
     weight = np.exp(score - score.max())
     weight /= np.average(weight, weights=steps)
     order = np.argsort(-weight, kind="stable")
