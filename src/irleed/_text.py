@@ -11,9 +11,10 @@ import shlex
 import unicodedata
 from collections.abc import Iterable
 
+from rich.console import Console
 from rich.text import Text
 
-LONGEST_NAME, LONGEST_LINE = 100, 200
+LONGEST_NAME, LONGEST_LINE, LONGEST_SAID = 100, 200, 5_000  # characters
 FORMULA = re.compile(r"\s*[=+\-@\t\r\n＝＋－＠]")  # what a spreadsheet may evaluate, by OWASP's list
 HIDDEN = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")  # Unicode categories of characters that are not there to be seen
 SEEN = "\n\t\u200c\u200d"  # but for these: joiners are part of Persian words and of emoji
@@ -44,17 +45,28 @@ def shortened(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
-def name(value: object, most: int = LONGEST_NAME) -> str:
-    """A name on one printable line; of a long one the beginning and a checksum, which tells it from others like it."""
-    text = str(value)
+def distinct(text: str, most: int) -> str:
+    """The text or, of a long one, its beginning and a checksum, which tells it from others that begin like it."""
     if len(text) <= most:
-        return escaped(text)
-    return f"{escaped(text[: most - 9])}…{hashlib.sha256(text.encode(errors='surrogatepass')).hexdigest()[:8]}"
+        return text
+    return f"{text[: most - 9]}…{hashlib.sha256(text.encode(errors='surrogatepass')).hexdigest()[:8]}"
+
+
+def name(value: object, most: int = LONGEST_NAME) -> str:
+    """A name on one printable line; a long one by its beginning and a checksum."""
+    return escaped(distinct(str(value), most))
 
 
 def cell(value: object) -> Text:
     """A name for a table on a terminal, where neither ``[markup]`` nor ``:emoji:`` has a meaning."""
     return Text(name(value))
+
+
+def say(console: Console, *lines: str) -> None:
+    """Print lines as they are: no markup, no colours, no pictures, no line breaks in the middle of a path."""
+    for line in lines:
+        text = shortened(escaped(line), LONGEST_SAID)
+        console.print(text, markup=False, emoji=False, highlight=False, soft_wrap=True)
 
 
 def visible(text: str) -> str:
@@ -69,9 +81,9 @@ def csv_cell(value: object) -> object:
     return f"'{value}" if isinstance(value, str) and FORMULA.match(value) else value
 
 
-def markdown(value: object) -> str:
+def markdown(value: object, most: int = 1_000) -> str:
     """Text to be read as it is in Markdown: one line without markup, HTML, formulas or links."""
-    shown = "".join(c if c.isprintable() else " " for c in str(value))
+    shown = "".join(c if c.isprintable() else " " for c in shortened(str(value), most))
     shown = shown.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     shown = re.sub(r"([\\`*_{}\[\]#|~!$]|:(?=//)|(?<=www)\.)", r"\\\1", shown, flags=re.IGNORECASE)
     return re.sub(r"^(\s*)([-+=]|[0-9]+(?=[.)](\s|$)))", _not_first, shown)
