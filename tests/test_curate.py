@@ -102,6 +102,22 @@ def test_data_that_were_not_fitted_are_refused():
             curate(states(), run(), share)
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"bias": np.array([0.0, 1e200])},
+        {"bias": np.array([0.0, np.inf])},
+        {"precision": np.array([np.nan, 1.0])},
+        {"precision": np.array([5e-324, 1.0]), "bias": np.array([1e10, 0.0])},
+    ],
+    ids=str,
+)
+def test_scores_that_are_not_finite_are_refused(changes):
+    """Sorted by such scores, episodes would be kept by their place in the file."""
+    with pytest.raises(DataError, match=r"data, episode [01]: got a score of -?(nan|inf), expected a finite number"):
+        curate(states(), run(**changes))
+
+
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"expertise": [], "config": {"reading": 1}}', "nonsense"])
 def test_a_folder_that_is_no_run_is_refused(tmp_path, text):
     with pytest.raises(DataError, match="expected the folder of a fit"):

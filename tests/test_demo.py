@@ -123,5 +123,10 @@ def test_orders_and_intervals_that_are_wrong_are_called_so():
     others = dict.fromkeys(("transitions", "bias", "bias_low", "bias_high", "log_likelihood", "weight"), ones)
     expertise = Expertise(names=("a", "b"), **precision, **others)
     np.testing.assert_allclose(in_gauge([4.0, 1.0]), [2.0, 0.5])
-    assert held(expertise, [4.0, 1.0]) == "The true order of precision is a, b: that found here. 2 of 2" + REST
-    assert held(expertise, [1.0, 9.0]) == "The true order of precision is b, a: not that found here. 0 of 2" + REST
+    assert (
+        "\n".join(held(expertise, [4.0, 1.0])) == "The true order of precision is a, b: that found here. 2 of 2" + REST
+    )
+    assert (
+        "\n".join(held(expertise, [1.0, 9.0]))
+        == "The true order of precision is b, a: not that found here. 0 of 2" + REST
+    )

@@ -23,7 +23,6 @@ from irleed.data.ranges import Ranges
 from irleed.data.transitions import Inputs
 from irleed.errors import ConfigError, DataError, IrleedError
 from irleed.export import ACTIVATED, POLICY, description, export
-from irleed.export.card import escaped
 from irleed.export.graph import OPSET, write_graph
 from irleed.iq.ensemble import FORMAT, NetworkPolicy
 from irleed.iq.gaussian import GaussianPolicy, Squashing
@@ -238,10 +237,6 @@ def test_the_card_tells_the_run_and_keeps_names_as_text(tmp_path):
     assert "12 transitions in 2 episodes" in card and "odd \\| so" in card and "- 2 diverged" in card
     assert "| `data` | poles.npz |" in card and "secret" not in card, "where data lay is nobody's business"
     assert "irleed 0.1.0" in card and "| `seeds` | 3 |" in card and "@inproceedings" in card
-
-
-def test_text_in_a_card_is_one_line_without_markup():
-    assert escaped("a\n# b [c](d) `e` <f>") == "a \\# b \\[c\\](d) \\`e\\` &lt;f&gt;"
 
 
 @pytest.mark.parametrize("there", ["file", "folder"])

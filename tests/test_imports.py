@@ -9,7 +9,7 @@ import pytest
 SOURCE = Path(__file__).parents[1] / "src" / "irleed"
 # From the ground up. A module may import those of its own layer and of earlier ones, as long as there is no circle.
 LAYERS = (
-    ("_typing", "errors", "_precision", "_files", "_lock", "_npz", "cores"),
+    ("_typing", "_text", "errors", "_precision", "_files", "_lock", "_npz", "_safetensors", "cores"),
     ("data", "envs"),
     ("demonstrator", "policy", "expertise"),
     ("algorithm",),

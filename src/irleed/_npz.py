@@ -16,11 +16,12 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from tokenize import TokenError
-from typing import NoReturn
+from typing import IO, NoReturn
 
 import numpy as np
 
 from irleed._files import beside
+from irleed._text import one_line, printable
 from irleed.errors import ConfigError, DataError, problem
 
 HEAD = ("format", "version")
@@ -75,7 +76,7 @@ def read_npz(
         with path.open("rb") as stream:
             return _read(stream, layout, where, take, without)
     except (OSError, ValueError) as error:  # no permission, a name too long, a zero byte in it
-        got = f"an unreadable file ({_one_line(error)})"
+        got = f"an unreadable file ({one_line(error)})"
         _refuse(where, got, "a file that can be read", "check path and permissions")
 
 
@@ -102,16 +103,10 @@ def write_npz(
             write = np.savez_compressed if compress else np.savez
             write(stream, **columns)  # pyright: ignore[reportArgumentType]
     except (OSError, ValueError) as error:
-        _unwritable(where, f"an unwritable place ({_one_line(error)})", "a place that can be written")
+        _unwritable(where, f"an unwritable place ({one_line(error)})", "a place that can be written")
 
 
-def printable(path: str | os.PathLike[str]) -> str:
-    """The path as messages show it: on one line, whatever is in it."""
-    text = os.fspath(path)
-    return text if text.isprintable() else repr(text)
-
-
-def npy_header(stream: io.BufferedIOBase) -> tuple[tuple[int, ...], bool, np.dtype]:
+def npy_header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype]:
     """Shape, whether it lies column by column, and dtype of the ``.npy`` array that begins here."""
     return HEADERS[np.lib.format.read_magic(stream)](stream)
 
@@ -163,7 +158,7 @@ def _damage(stream: io.BufferedReader, where: str) -> Iterator[None]:
         start = stream.read(4)
         if start != b"PK\x03\x04":
             _refuse(where, f"a file that starts with {start!r}", "a .npz archive", "convert it, or name another file")
-        got = f"a cut or damaged archive ({_one_line(error)})"
+        got = f"a cut or damaged archive ({one_line(error)})"
         _refuse(where, got, "a whole .npz archive", "copy or write it again")
 
 
@@ -213,10 +208,10 @@ def _check_head(archive: zipfile.ZipFile, layout: Layout, where: str) -> None:
     """Is it ours, and of a version known here?"""
     kind, version = (_array(archive, name, layout, where) for name in HEAD)
     if kind.shape != () or kind.item() != layout.format:
-        _refuse(f"{where}, format", _short(kind), repr(layout.format), "check that this is the right file")
+        _refuse(f"{where}, format", one_line(kind), repr(layout.format), "check that this is the right file")
     if version.shape != () or version.dtype.kind not in "iu" or version.item() < 1:
         expected, remedy = f"a whole number from 1 to {layout.version}", f"write it again with `{layout.writer}`"
-        _refuse(f"{where}, version", _short(version), expected, remedy)
+        _refuse(f"{where}, version", one_line(version), expected, remedy)
     if version.item() > layout.version:
         remedy = "install a newer irleed to read this file"
         _refuse(f"{where}, version", version.item(), f"at most {layout.version}", remedy)
@@ -233,7 +228,7 @@ def _array(archive: zipfile.ZipFile, name: str, layout: Layout, where: str) -> n
             stream.seek(0)
             return np.lib.format.read_array(stream, allow_pickle=False)
     except CORRUPT as error:
-        got, expected = f"no readable array ({_one_line(error)})", "an array of numbers or text, no objects"
+        got, expected = f"no readable array ({one_line(error)})", "an array of numbers or text, no objects"
         _refuse(f"{where}, {name}", got, expected, f"write it again with `{layout.writer}`")
 
 
@@ -255,22 +250,11 @@ def _foreign(found: list[str], layout: Layout, where: str) -> NoReturn:
     remedy = f"add {_listed(missing)}" if missing else f"remove {_listed(unknown)}"
     _refuse(
         where,
-        f"entries {_short(', '.join(found) or 'none')}",
+        f"entries {one_line(', '.join(found) or 'none')}",
         ", ".join(HEAD + layout.required) + also,
         f"{remedy}, or write it with `{layout.writer}`",
     )
 
 
 def _listed(names: Iterable[str]) -> str:
-    return _short(", ".join(repr(name) for name in names), most=100)
-
-
-def _one_line(error: BaseException) -> str:
-    text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    return _short(" ".join(text.split()) or type(error).__name__)
-
-
-def _short(value: object, most: int = 200) -> str:
-    """One printable line of at most so many characters."""
-    text = "".join(c if c.isprintable() else "?" for c in " ".join(str(value).split()))
-    return text if len(text) <= most else text[:most] + "..."
+    return one_line(", ".join(repr(name) for name in names), most=100)

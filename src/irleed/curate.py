@@ -18,7 +18,7 @@ from irleed.data import Demonstrations, Reading
 from irleed.data.lazy import CHUNK
 from irleed.data.limits import EXPANSION
 from irleed.data.transitions import are_choices
-from irleed.errors import ConfigError, SpaceError, problem
+from irleed.errors import ConfigError, DataError, SpaceError, problem
 from irleed.iq.ensemble import NetworkPolicy
 from irleed.iq.gaussian_ensemble import GaussianEnsemble
 from irleed.iq.saved import Policy, load_policy
@@ -120,7 +120,12 @@ def curate(data: Demonstrations, run: Run, share: float = 0.5, *, other_data: bo
     precision, bias = run.precision[place], run.bias[place]
     steps = np.asarray(data.length)
     likely = np.add.reduceat(_log_probability(run.policy, data), data.start) / steps
-    score = np.log(precision / (1 + bias**2))[data.owner] + likely
+    with np.errstate(all="ignore"):  # numbers that are too large for this are refused below
+        score = np.log(precision / (1 + bias**2))[data.owner] + likely
+    if not np.isfinite(score).all():  # such episodes have no place in an order
+        episode = int(np.argmin(np.isfinite(score)))
+        got, remedy = f"a score of {score[episode]}", "fit again: policy or expertise are out of all bounds"
+        raise DataError(problem(f"data, episode {episode}", got=got, expected="a finite number", remedy=remedy))
     weight = np.exp(score - score.max())
     weight /= np.average(weight, weights=steps)
     order = np.argsort(-weight, kind="stable")

@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 from irleed._precision import in_double_precision
+from irleed._text import say, shell
 from irleed.data import save
 from irleed.envs.gridworld import Gridworld, paper_gridworld
 from irleed.envs.mdp_files import save_mdp
@@ -55,9 +56,9 @@ def gridworld(out: Path, seed: int, console: Console) -> None:
     style.save(figures.gridworld_maps(world.rows, world.columns, maps), folder / "rewards")
     bars = figures.expertise_bars(data.names, expertise.precision, expertise.precision_low, expertise.precision_high)
     style.save(bars, folder / "expertise")
-    again = f"irleed fit {folder}/demonstrations.npz --mdp {folder}/mdp.npz --planner averaged --endless"
-    wrote = f"wrote the data, the MDP and the figures to {folder}; next, try\n  {again}"
-    console.print(wrote, markup=False, highlight=False, soft_wrap=True)
+    files = folder / "demonstrations.npz", "--mdp", folder / "mdp.npz"
+    again = shell(["irleed", "fit", *files, "--planner", "averaged", "--endless"])
+    say(console, f"wrote the data, the MDP and the figures to {folder}; next, try", f"  {again}")
 
 
 @in_double_precision

@@ -9,7 +9,9 @@ import numpy as np
 from rich.box import SIMPLE_HEAD
 from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
+from irleed import _text
 from irleed._typing import Array, Bool, Float, Int, Scalar
 from irleed.data.cautions import FEW
 from irleed.data.formats.base import library
@@ -79,7 +81,7 @@ class Expertise(eqx.Module):
         for heading in HEADINGS:
             table.add_column(heading, justify="left" if heading == HEADINGS[0] else "right", no_wrap=True)
         for row in self._rows(limit):
-            table.add_row(*map(escape, row))
+            table.add_row(*map(Text, row))
         return table
 
     def to_frame(self) -> Any:
@@ -92,7 +94,7 @@ class Expertise(eqx.Module):
     def _repr_html_(self, limit: int = 30) -> str:
         """The same table for notebooks."""
         rows = [("th", HEADINGS), *(("td", row) for row in self._rows(limit))]
-        lines = ["".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in row) for tag, row in rows]
+        lines = ["".join(f"<{tag}>{html.escape(_text.visible(cell))}</{tag}>" for cell in row) for tag, row in rows]
         return f"<table><caption>{CAPTION}</caption>{''.join(f'<tr>{line}</tr>' for line in lines)}</table>"
 
     @property
@@ -103,7 +105,7 @@ class Expertise(eqx.Module):
         """The cells of a table, the most precise first; of many, a last row says how many are left out."""
         rows = [
             (
-                self.names[i],
+                _text.name(self.names[i]),
                 f"{self.transitions[i]:.0f}" + ("" if self.ranked[i] else f" {UNRANKED}"),
                 _interval(self.precision[i], self.precision_low[i], self.precision_high[i]),
                 _interval(self.bias[i], self.bias_low[i], self.bias_high[i]),

@@ -2,21 +2,24 @@
 
 import abc
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from irleed._files import CHECKSUM, beside, digest
+from irleed._safetensors import Tensor, read_arrays, read_header, refusing
+from irleed._text import one_line, printable
 from irleed._typing import Array, Float, Int, Key, Scalar, Shaped
 from irleed.errors import DataError, SpaceError, problem
 
-FORMAT = "irleed-tabular-policy"
+FORMAT, VERSION = "irleed-tabular-policy", "1"  # the version is that of all kinds of policies
+ROUNDING = 1e-4  # how far probabilities in single precision may be from a sum of 1
 
 
 class TabularPolicy(eqx.Module):
@@ -45,43 +48,77 @@ class TabularPolicy(eqx.Module):
 
     def save(self, path: str | Path) -> None:
         """Write a safetensors file: arrays and a line of JSON, no code."""
-        write_tensors(path, {"format": FORMAT, "version": "1"}, {"probabilities": np.asarray(self.probabilities)})
+        write_tensors(path, FORMAT, {"probabilities": np.asarray(self.probabilities)})
 
     @classmethod
     def load(cls, path: str | Path) -> "TabularPolicy":
         """Read what `save` wrote."""
-        _, arrays = read_tensors(path, (FORMAT,), ("probabilities",))
+        _, arrays = read_tensors(path, (FORMAT,), _check_table, _check_probabilities)
         return cls(probabilities=arrays["probabilities"])
 
 
-def write_tensors(path: str | Path, header: dict[str, str], arrays: dict[str, np.ndarray]) -> None:
+def write_tensors(path: str | Path, form: str, arrays: dict[str, np.ndarray], activation: str | None = None) -> None:
     """Write a safetensors file with a line of JSON, whole or not at all; the line has the checksum of the rest."""
-    signed = {**header, CHECKSUM: digest(header, arrays)}
+    header = {"format": form, "version": VERSION} | ({} if activation is None else {"activation": activation})
+    whole = {name: np.asarray(array, order="C") for name, array in arrays.items()}
+    signed = {**header, CHECKSUM: digest(header, whole)}
     with beside(Path(path)) as file:
-        file.write(save(arrays, metadata={"irleed": json.dumps(signed)}))
+        file.write(save(whole, metadata={"irleed": json.dumps(signed)}))
 
 
 def read_tensors(
-    path: str | Path, forms: Sequence[str], names: Sequence[str] = ()
-) -> tuple[dict[str, str], dict[str, np.ndarray]]:
-    """Header and arrays of what `write_tensors` wrote; other formats, or one without these names, are refused."""
-    try:
-        with safe_open(str(path), framework="numpy") as file:
-            header = json.loads((file.metadata() or {}).get("irleed", "{}"))
-            found = header.get("format") if isinstance(header, dict) else None
-            if found not in forms:
-                expected = " or ".join(forms)
-                raise DataError(problem(str(path), got=found, expected=expected, remedy="name a saved policy"))
-            arrays = {name: file.get_tensor(name) for name in {*names, *file.keys()}}
+    path: str | Path,
+    forms: Sequence[str],
+    check_shapes: Callable[[Mapping[str, Any], Mapping[str, Tensor]], None],
+    check_numbers: Callable[[Mapping[str, np.ndarray]], None],
+) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Header and arrays of what `write_tensors` wrote in one of these formats.
+
+    Both checks raise a ValueError that says what is wrong; the first one comes before any array is read.
+    """
+    with refusing(path, "a saved policy"):
+        header, tensors = _read_header(path, forms)
+        check_shapes(header, tensors)
+        arrays = read_arrays(path, tensors)
         checksum = header.pop(CHECKSUM, None)  # files of older versions have none
         if checksum is not None and checksum != digest(header, arrays):
-            got, remedy = "content that does not match its checksum", "copy the file again, or write it again"
-            raise DataError(problem(str(path), got=got, expected="the file as it was written", remedy=remedy))
+            raise ValueError("content that does not match its checksum")
+        check_numbers(arrays)
         return header, arrays
-    except (OSError, SafetensorError, json.JSONDecodeError) as error:
-        raise DataError(
-            problem(str(path), got=str(error), expected="a saved policy", remedy="name another file")
-        ) from error
+
+
+def read_format(path: str | Path, forms: Sequence[str]) -> str:
+    """Which of these formats a file has."""
+    with refusing(path, "a saved policy"):
+        return _read_header(path, forms)[0]["format"]
+
+
+def _read_header(path: str | Path, forms: Sequence[str]) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    header, tensors = read_header(path)
+    for key, known, remedy in (
+        ("format", forms, "name a saved policy"),
+        ("version", (VERSION,), "install a newer irleed to read it, or name another file"),
+    ):
+        if header.get(key) not in known:
+            expected = " or ".join(known)
+            got = one_line(header.get(key))
+            raise DataError(problem(f"{printable(path)}, {key}", got=got, expected=expected, remedy=remedy))
+    return header, tensors
+
+
+def _check_table(header: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
+    found = {name: tensor.shape for name, tensor in tensors.items()}
+    if list(found) != ["probabilities"] or len(found["probabilities"]) != 2:
+        raise ValueError(f"tensors {one_line(found)}, and not the probabilities of states and actions alone")
+
+
+def _check_probabilities(arrays: Mapping[str, np.ndarray]) -> None:
+    table = arrays["probabilities"]
+    total = table.sum(-1, dtype=float)
+    wrong = ~((table >= 0).all(-1) & (np.abs(total - 1) <= ROUNDING))
+    if wrong.any():
+        state = int(np.argmax(wrong))
+        raise ValueError(f"probabilities of state {state} from {table[state].min():g} on that sum to {total[state]:g}")
 
 
 class AbstractActor(eqx.Module):

@@ -7,6 +7,7 @@ from typing import Annotated
 import tyro
 from rich.console import Console
 
+from irleed._text import escaped
 from irleed.cli.curate import CurateCommand
 from irleed.cli.demo import Demo
 from irleed.cli.doctor import DoctorCommand
@@ -57,13 +58,8 @@ def _main(arguments: list[str]) -> None:
         else:
             parsed(Command, arguments, "irleed", "Learn from demonstrators of uneven skill.").run(console)
     except IrleedError as error:
-        print(f"irleed: {_one_line(str(error))}", file=sys.stderr)
+        print(f"irleed: {escaped(error)}", file=sys.stderr)
         sys.exit(1 if isinstance(error, DivergedError) else 2)
     except KeyboardInterrupt:
         print("irleed: interrupted", file=sys.stderr)
         sys.exit(130)
-
-
-def _one_line(text: str) -> str:
-    """Whatever a path or a name has in it, the message is one line."""
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)

@@ -13,13 +13,14 @@ from typing import Any
 import numpy as np
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from irleed import demo
 from irleed._files import writing
+from irleed._text import cell, say, shell
 from irleed.arena import DeviceArena
-from irleed.cli.methods import OFFLINE, everyone, highest, learner, say, trained
+from irleed.cli.methods import OFFLINE, everyone, highest, learner, trained
 from irleed.cli.run import Keeping
 from irleed.data import Demonstrations, Reading, load, save
 from irleed.envs.cartpole import CartPole
@@ -64,19 +65,19 @@ def cartpole(out: Path, seed: int, console: Console, *, members: int = MEMBERS, 
         save(data, folder / DATA)
     say(
         console,
-        "CartPole: keep a pole upright, for 500 steps at most. Four simulated demonstrators played 5 episodes each,\n"
-        "and nobody tells who is good. A fallen pole is a failure: IRLEED and IQ-Learn are told so (--ends failure),\n"
+        "CartPole: keep a pole upright, for 500 steps at most. Four simulated demonstrators played 5 episodes each,",
+        "and nobody tells who is good. A fallen pole is a failure: IRLEED and IQ-Learn are told so (--ends failure),",
         "ILEED and cloning have no use for it. Rewards are in the file to compare with; nothing learns from them.",
     )
     found = {method: fitted(folder, method, data, seed, members, steps) for method in METHODS}
     earned = found["irleed"].returns[2:]
     console.print(_expertise(found["irleed"].expertise, truth, earned))
-    say(console, held(found["irleed"].expertise, truth["precision"]))
+    say(console, *held(found["irleed"].expertise, truth["precision"]))
     rows = everyone(found)
     console.print(_comparison(rows))
     say(console, highest(rows))
     page.write([folder / method for method in METHODS], folder / "report.html")
-    say(console, _next(folder))
+    say(console, *_next(folder))
 
 
 def bundled() -> tuple[Demonstrations, dict[str, Any]]:
@@ -117,7 +118,7 @@ def _expertise(expertise: Expertise, truth: dict[str, Any], earned: tuple[Earned
     for name in expertise.ranking:
         i = expertise.names.index(name)
         table.add_row(
-            escape(name),
+            cell(name),
             with_interval(expertise.precision[i], expertise.precision_low[i], expertise.precision_high[i]),
             f"{true[i]:.2f}",
             with_interval(expertise.bias[i], expertise.bias_low[i], expertise.bias_high[i]),
@@ -127,15 +128,15 @@ def _expertise(expertise: Expertise, truth: dict[str, Any], earned: tuple[Earned
     return table
 
 
-def held(expertise: Expertise, precision: list[float]) -> str:
+def held(expertise: Expertise, precision: list[float]) -> tuple[str, str]:
     """Whether order and intervals are right."""
     true = in_gauge(precision)
     order = ", ".join(expertise.names[i] for i in np.argsort(-true, kind="stable"))
     inside = int(np.sum((expertise.precision_low <= true) & (true <= expertise.precision_high)))
     said = "that found here" if order == ", ".join(expertise.ranking) else "not that found here"
     return (
-        f"The true order of precision is {order}: {said}. {inside} of {len(true)} intervals hold the true value:\n"
-        "they say how much data and training vary, not how far training falls short."
+        f"The true order of precision is {order}: {said}. {inside} of {len(true)} intervals hold the true value:",
+        "they say how much data and training vary, not how far training falls short.",
     )
 
 
@@ -144,7 +145,7 @@ def _comparison(rows: tuple[Earned, ...]) -> Table:
     table = _table("Return: steps that the pole stays up", caption, ("who", "episodes", "return"))
     for row in rows:
         interval = "" if np.isnan(row.low) else f" [{row.low:.0f}, {row.high:.0f}]"
-        table.add_row(escape(row.who), str(row.episodes), escape(f"{row.mean:.0f}{interval}"))
+        table.add_row(cell(row.who), str(row.episodes), Text(f"{row.mean:.0f}{interval}"))
     return table
 
 
@@ -155,11 +156,12 @@ def _table(title: str, caption: str, headings: tuple[str, ...]) -> Table:
     return table
 
 
-def _next(folder: Path) -> str:
+def _next(folder: Path) -> tuple[str, ...]:
+    data = folder / DATA
     return (
-        f"wrote {folder}/report.html, the page to open: the four methods compared, then each in detail;\n"
-        f"beside it the data and a run folder for each method. Next, try\n"
-        f"  irleed inspect {folder}/demonstrations.npz\n"
-        f"  irleed fit {folder}/demonstrations.npz --ends failure --out runs/poles   # the same in full\n"
-        f"  irleed demo --gridworld   # where the reward itself can be looked at"
+        f"wrote {folder / 'report.html'}, the page to open: the four methods compared, then each in detail;",
+        "beside it the data and a run folder for each method. Next, try",
+        f"  {shell(['irleed', 'inspect', data])}",
+        f"  {shell(['irleed', 'fit', data, '--ends', 'failure', '--out', 'runs/poles'])}   # the same in full",
+        "  irleed demo --gridworld   # where the reward itself can be looked at",
     )

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
+from irleed._text import escaped
 from irleed.doctor import examine
 
 
@@ -51,7 +52,7 @@ def _table(found: dict[str, Any]) -> Table:
     for kind, name, said in rows:
         if before and kind != before:
             table.add_row()
-        table.add_row("" if kind == before else kind, escape(name), escape(said))
+        table.add_row("" if kind == before else kind, *(Text(escaped(text)) for text in (name, said)))
         before = kind
     return table
 

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import tyro
 from rich.console import Console
 
-from irleed.cli.methods import say
+from irleed._text import say
 from irleed.experiments import control, control_results, gridworld, gridworld_results, hopper, hopper_results
 from irleed.report import progress
 from irleed.store import occupied

@@ -10,9 +10,11 @@ import jax
 import numpy as np
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from irleed._files import writing
 from irleed._lock import LOCK, locked
+from irleed._text import name, say
 from irleed._typing import Key
 from irleed.arena import AbstractArena, HostArena, likeliest, make_arena
 from irleed.errors import ConfigError, problem
@@ -93,12 +95,10 @@ class ExpertCommand:
             "stages": 0,
             "workers": 0,
         }
-        for name, low in least.items():
-            if getattr(self, name) < low:
-                expected = f"{low} or more"
-                raise ConfigError(
-                    problem(f"--{name}", got=getattr(self, name), expected=expected, remedy="choose more")
-                )
+        for setting, low in least.items():
+            if getattr(self, setting) < low:
+                got, expected = getattr(self, setting), f"{low} or more"
+                raise ConfigError(problem(f"--{setting}", got=got, expected=expected, remedy="choose more"))
         prepare(self.out.parent)
         with (
             writing(self.out, "choose another --out"),
@@ -115,7 +115,8 @@ class ExpertCommand:
             again = arena.returns(report_key, experts.policies, likeliest, self.episodes)
         best = int(np.argmax(first))
         experts.save(self.out, best)
-        table = Table(title=f"greedy returns of {self.seeds} experts in {self.env}", caption=f"kept: number {best}")
+        title = Text(f"greedy returns of {self.seeds} experts in {name(self.env)}", "table.title")
+        table = Table(title=title, caption=f"kept: number {best}")
         for heading in ("", "to choose by", "again", "diverged at step"):
             table.add_column(heading, justify="right")
         for number in range(self.seeds):
@@ -128,7 +129,7 @@ class ExpertCommand:
                 str(lost) if lost >= 0 else "",
             )
         console.print(table)
-        console.print(f"wrote {self.out}", markup=False, highlight=False, soft_wrap=True)
+        say(console, f"wrote {self.out}")
 
     def _trained(self, arena: AbstractArena, key: Key, told: Progress) -> Experts:
         if self.start is not None and not (isinstance(arena.actions, int) and self.imitate is None):

@@ -13,9 +13,10 @@ from rich.console import Console
 
 from irleed import film
 from irleed._files import writing
+from irleed._text import say
 from irleed.arena import HostArena
 from irleed.checkpoint import Stopped
-from irleed.cli.methods import OFFLINE, ONLINE, earned_table, learner, say, show_beside, trained
+from irleed.cli.methods import OFFLINE, ONLINE, earned_table, learner, show_beside, trained
 from irleed.cli.parsing import refuse_ignored
 from irleed.cli.run import Keeping
 from irleed.data import Demonstrations, Reading, load

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
+from irleed._text import cell, name, say
 from irleed.arena import AbstractArena
 from irleed.baselines.bc import BehaviourCloning
 from irleed.baselines.ileed import Ileed
@@ -81,18 +81,13 @@ def trained(
         return fit_networks(data, algorithm, arena=arena, members=members, seed=seed, progress=callback, keeper=keeper)
 
 
-def say(console: Console, text: str) -> None:
-    """Print text as it is: no markup, no colours, no line breaks in the middle of a path."""
-    console.print(text, markup=False, highlight=False, soft_wrap=True)
-
-
 def earned_table(rows: tuple[Earned, ...], limit: int = 30) -> Table:
     """What was earned, in the order of the rows."""
     table = Table(title="Return", caption="means with 90 % intervals", box=SIMPLE_HEAD, pad_edge=False)
     for heading in ("who", "episodes", "return"):
         table.add_column(heading, justify="left" if heading == "who" else "right", no_wrap=True)
     for row in rows[:limit]:
-        table.add_row(escape(row.who), str(row.episodes) if row.episodes else "computed", _amount(row))
+        table.add_row(cell(row.who), str(row.episodes) if row.episodes else "computed", _amount(row))
     if len(rows) > limit:
         table.add_row(f"and {len(rows) - limit} more")
     return table
@@ -136,6 +131,6 @@ def everyone(found: Mapping[str, AbstractFit]) -> tuple[Earned, ...]:
 def highest(rows: tuple[Earned, ...]) -> str:
     """Who earned most, and whom the intervals do not tell apart from that."""
     best = max(rows, key=lambda row: row.mean)
-    near = [row.who for row in rows if row is not best and not row.high < best.low]
+    near = [name(row.who) for row in rows if row is not best and not row.high < best.low]
     told = f"not told apart from it by the intervals: {', '.join(near)}" if near else "no other interval reaches it"
-    return f"Highest mean return: {best.who}; {told}."
+    return f"Highest mean return: {name(best.who)}; {told}."

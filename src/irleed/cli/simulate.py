@@ -13,9 +13,9 @@ import tyro
 from rich.console import Console
 
 from irleed._files import write_json
+from irleed._text import say
 from irleed.arena import make_arena
 from irleed.cli.fit import PLANNERS, PlannerName, Source
-from irleed.cli.methods import say
 from irleed.cli.parsing import refuse_ignored
 from irleed.data import Demonstrations, save
 from irleed.errors import ConfigError, problem

@@ -5,38 +5,45 @@ import json
 import math
 from pathlib import Path
 
+import jax
 import jax.numpy as jnp
 import numpy as np
-from safetensors import SafetensorError
-from safetensors.numpy import load, save_file
+from safetensors.numpy import save_file
 
+from irleed._safetensors import Tensor, read_arrays, read_header, refusing
 from irleed.algorithm import Actions
-from irleed.data.transitions import Inputs
-from irleed.errors import DataError, SpaceError, problem
+from irleed.errors import SpaceError, problem
+from irleed.iq.layers import assembled, check_numbers, check_shapes
 from irleed.iq.networks import Mlp
 
 SHIPPED = ("cartpole", "lunarlander", "lunarlander_iq")
-FORMAT = "irleed-critic"
+FORMAT, VERSION = "irleed-critic", "1"
 STANDARD = ("centre", "spread")  # of observations; critics that see them as they are have none
 
 
 def load_critic(name: str | Path) -> Mlp:
     """A critic that comes with the package, by its name; or one from a file."""
-    shipped = importlib.resources.files("irleed.experiments") / "critics" / f"{name}.safetensors"
-    try:
-        arrays = load(shipped.read_bytes() if name in SHIPPED else Path(name).read_bytes())
-        layers = sum(key.startswith("weights.") for key in arrays)
-        plain = Inputs.plain(arrays["weights.0"][:, 0])
-        return Mlp(
-            inputs=Inputs(*(jnp.asarray(arrays[name]) for name in STANDARD)) if STANDARD[0] in arrays else plain,
-            weights=tuple(jnp.asarray(arrays[f"weights.{layer}"]) for layer in range(layers)),
-            offsets=tuple(jnp.asarray(arrays[f"offsets.{layer}"]) for layer in range(layers)),
-        )
-    except (OSError, SafetensorError, KeyError) as error:
-        expected = f"a saved critic, or one of {', '.join(SHIPPED)}"
-        raise DataError(
-            problem(f"critic {name}", got=str(error), expected=expected, remedy="make one with irleed expert")
-        ) from error
+    if name in SHIPPED:
+        folder = importlib.resources.files("irleed.experiments") / "critics"
+        with importlib.resources.as_file(folder / f"{name}.safetensors") as path:
+            return _read(path)
+    return _read(Path(name))
+
+
+def _read(path: Path) -> Mlp:
+    with refusing(path, f"a saved critic, or one of {', '.join(SHIPPED)}"):
+        header, tensors = read_header(path)
+        if header.get("format", FORMAT) != FORMAT or header.get("version", VERSION) != VERSION:
+            raise ValueError(f"format {header.get('format')}, version {header.get('version')}")
+        plain = STANDARD[0] not in tensors and STANDARD[1] not in tensors and "weights.0" in tensors
+        inputs = tensors["weights.0"].shape[:1] if plain else ()
+        standard = {name: Tensor(np.dtype(np.float32), inputs, 0) for name in STANDARD if plain}
+        check_shapes({**tensors, **standard}, {}, members=False)
+        arrays = read_arrays(path, tensors)
+        check_numbers(arrays)
+    if plain:
+        arrays |= {"centre": np.zeros(inputs, np.float32), "spread": np.ones(inputs, np.float32)}
+    return jax.tree.map(jnp.asarray, assembled(arrays))
 
 
 def check_choices(actions: Actions, env_id: str) -> int:
@@ -67,4 +74,4 @@ def save_critic(path: Path, critic: Mlp) -> None:
     layers = {name: np.ravel(getattr(critic.inputs, name)) for name in STANDARD}
     layers |= {f"weights.{n}": np.asarray(w) for n, w in enumerate(critic.weights)}
     layers |= {f"offsets.{n}": np.asarray(o) for n, o in enumerate(critic.offsets)}
-    save_file(layers, str(path), metadata={"irleed": json.dumps({"format": FORMAT, "version": "1"})})
+    save_file(layers, str(path), metadata={"irleed": json.dumps({"format": FORMAT, "version": VERSION})})

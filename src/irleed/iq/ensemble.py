@@ -2,7 +2,6 @@
 
 import abc
 from pathlib import Path
-from typing import cast
 
 import equinox as eqx
 import jax
@@ -12,11 +11,11 @@ from numpy.typing import ArrayLike
 from scipy.special import log_softmax
 
 from irleed._typing import Array, Float, Shaped
-from irleed.data.conditioning import FIELDS, Conditioning
-from irleed.data.transitions import Inputs
+from irleed.data.conditioning import Conditioning
 from irleed.errors import DataError, SpaceError, problem
-from irleed.iq.networks import ACTIVATIONS, Activation, Mlp
-from irleed.policy import SoftmaxPolicy, read_tensors, write_tensors
+from irleed.iq.layers import read_network, write_network
+from irleed.iq.networks import Mlp
+from irleed.policy import SoftmaxPolicy
 
 FORMAT = "irleed-network-policy"
 
@@ -123,73 +122,12 @@ def outputs(
     batch = obs.reshape(-1, *shape)
     seen = batch.astype(np.float32) if conditioning is None else conditioning.exact(batch)
     found = np.asarray(_outputs(policy, seen))
+    if not np.isfinite(found).all():  # of weights or observations so large that their products overflow
+        got, remedy = "NaN or infinity", "use another policy, and look at the size of the observations"
+        raise DataError(problem("the policy's outputs", got=got, expected="finite numbers", remedy=remedy))
     return found.reshape(*obs.shape[: obs.ndim - len(shape)], -1)
 
 
 @jax.jit
 def _outputs(policy, obs: Float[Array, "B ..."]) -> Float[Array, "B out"]:
     return jax.vmap(policy.together)(obs)
-
-
-def write_network(
-    path: str | Path, form: str, network: Mlp, others: dict[str, Array], conditioning: Conditioning | None
-) -> None:
-    """Write perceptrons, and arrays that belong to them, as a safetensors file."""
-    arrays = {"centre": network.inputs.centre, "spread": network.inputs.spread, **others}
-    if network.direct is not None:
-        arrays["direct"] = network.direct
-    if conditioning is not None:
-        arrays |= {name: getattr(conditioning, name) for name in FIELDS}
-    for layer, (weight, offset) in enumerate(zip(network.weights, network.offsets, strict=True)):
-        arrays |= {f"weights.{layer}": weight, f"offsets.{layer}": offset}
-    header = {"format": form, "version": "1", "activation": network.activation}
-    write_tensors(path, header, {name: np.ascontiguousarray(array) for name, array in arrays.items()})
-
-
-def read_network(
-    path: str | Path, form: str, others: dict[str, int]
-) -> tuple[Mlp, list[np.ndarray], Conditioning | None]:
-    """What `write_network` wrote, K perceptrons; `others` says how many axes each array has beside that of members."""
-    header, arrays = read_tensors(path, (form,), ("centre", "spread", *others, "weights.0", "offsets.0"))
-    own = [name for name in FIELDS if name in arrays]
-    layers = range((len(arrays) - 2 - len(others) - ("direct" in arrays) - len(own)) // 2)
-    wrong = _wrong(header, arrays, others, layers)
-    if wrong is not None:
-        raise DataError(problem(str(path), got=wrong, expected="a saved policy", remedy="name another file"))
-    network = Mlp(
-        inputs=Inputs(arrays["centre"], arrays["spread"]),
-        weights=tuple(arrays[f"weights.{layer}"] for layer in layers),
-        offsets=tuple(arrays[f"offsets.{layer}"] for layer in layers),
-        activation=cast(Activation, header["activation"]),
-        direct=arrays.get("direct"),
-    )
-    conditioning = Conditioning(*(arrays[name] for name in FIELDS)) if own else None
-    return network, [arrays[name] for name in others], conditioning
-
-
-def _wrong(header: dict[str, str], arrays: dict[str, np.ndarray], others: dict[str, int], layers: range) -> str | None:
-    """What does not fit together in a file, if anything."""
-    if header.get("activation") not in list(ACTIVATIONS):  # a list, as what is in the file may be anything
-        return f"activation {header.get('activation')}"
-    if any(array.dtype != np.float32 or not np.isfinite(array).all() for array in arrays.values()):
-        return "entries that are no finite numbers in single precision"
-    members = arrays["centre"].shape[:1]
-    shapes = {"centre": arrays["centre"].shape, "spread": arrays["centre"].shape}
-    shapes |= {name: arrays[name].shape for name in others}
-    before = entries = int(np.prod(arrays["centre"].shape[1:]))
-    for layer in layers:
-        after = arrays.get(f"offsets.{layer}", np.zeros(1)).shape[-1:]
-        shapes |= {f"weights.{layer}": (*members, before, *after), f"offsets.{layer}": (*members, *after)}
-        before = after[0] if after else 0
-    if any(name in arrays for name in FIELDS):
-        shapes |= dict.fromkeys(FIELDS, arrays["centre"].shape[1:])
-        if not np.all(arrays.get("unit", np.zeros(1)) > 0):
-            return "units that are not above 0"
-    if "direct" in arrays:
-        shapes["direct"] = (*members, entries, before)
-    fits = len(members) == 1 and all(
-        arrays[name].ndim == 1 + axes and arrays[name].shape[:1] == members for name, axes in others.items()
-    )
-    if not fits or shapes != {name: array.shape for name, array in arrays.items()}:
-        return "layers that do not fit each other"
-    return None

@@ -7,11 +7,12 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 
+from irleed._safetensors import refusing
 from irleed._typing import Array, Float, Shaped
 from irleed.data.conditioning import Conditioning
-from irleed.errors import DataError, problem
-from irleed.iq.ensemble import AbstractEnsemble, conditioned, outputs, perceptron, read_network, write_network
+from irleed.iq.ensemble import AbstractEnsemble, conditioned, outputs, perceptron
 from irleed.iq.gaussian import Gaussian, GaussianPolicy, GaussianView, Squashing
+from irleed.iq.layers import read_network, write_network
 from irleed.iq.networks import Mlp
 
 FORMAT = "irleed-gaussian-policy"
@@ -77,9 +78,8 @@ class GaussianEnsemble(AbstractEnsemble):
     def load(cls, path: str | Path) -> "GaussianEnsemble":
         """Read what `save` wrote."""
         network, (middle, half), conditioning = read_network(path, FORMAT, {"middle": 1, "half": 1})
-        if middle.shape != half.shape or network.offsets[-1].shape[-1] != 2 * middle.shape[-1]:
-            got = "bounds that do not fit the layers"
-            raise DataError(problem(str(path), got=got, expected="a saved policy", remedy="name another file"))
+        with refusing(path, "a saved policy"):
+            _check_bounds(middle, half, network.offsets[-1].shape[-1])
         return cls(GaussianPolicy(network, Squashing(middle, half)), conditioning)
 
     @property
@@ -88,3 +88,14 @@ class GaussianEnsemble(AbstractEnsemble):
 
     def _gaussian(self, observation: ArrayLike) -> Gaussian:
         return Gaussian.of(jnp.asarray(outputs(self, self.conditioning, observation, self.observation_shape)))
+
+
+def _check_bounds(middle: np.ndarray, half: np.ndarray, outputs: int) -> None:
+    """Raise a ValueError unless these are the finite bounds of an action space, with two outputs for each number."""
+    if middle.shape != half.shape or outputs != 2 * middle.shape[-1]:
+        raise ValueError(f"bounds of {middle.shape[-1]} numbers and layers with {outputs} outputs")
+    if np.ptp(middle, 0).any() or np.ptp(half, 0).any():
+        raise ValueError("bounds that differ between the members")
+    with np.errstate(over="ignore"):
+        if not np.isfinite([middle + half, middle - half]).all():
+            raise ValueError("bounds that are not finite")

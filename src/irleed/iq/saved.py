@@ -6,7 +6,7 @@ from irleed import policy as tabular
 from irleed.iq import ensemble, gaussian_ensemble
 from irleed.iq.ensemble import NetworkPolicy
 from irleed.iq.gaussian_ensemble import GaussianEnsemble
-from irleed.policy import TabularPolicy, read_tensors
+from irleed.policy import TabularPolicy, read_format
 
 Policy = TabularPolicy | NetworkPolicy | GaussianEnsemble
 KINDS: dict[str, type[TabularPolicy] | type[NetworkPolicy] | type[GaussianEnsemble]] = {
@@ -18,5 +18,4 @@ KINDS: dict[str, type[TabularPolicy] | type[NetworkPolicy] | type[GaussianEnsemb
 
 def load_policy(path: str | Path) -> Policy:
     """Read what the `save` of any policy wrote; no code is run."""
-    header, _ = read_tensors(path, tuple(KINDS))
-    return KINDS[header["format"]].load(path)
+    return KINDS[read_format(path, tuple(KINDS))].load(path)

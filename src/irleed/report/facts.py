@@ -1,10 +1,10 @@
 """The data, how to make the run again, and what to cite."""
 
 import json
-import shlex
 from importlib.metadata import version
 from typing import Any
 
+from irleed._text import one_line, shell
 from irleed.report.fields import Fields
 from irleed.report.markup import Safe, details, element, listed, listing, number, paragraph, part, table
 from irleed.report.runs import ExperimentRun, FitRun, Run
@@ -68,13 +68,13 @@ def reproduce(runs: list[Run], level: int, key: str) -> Safe:
 
 
 def command(run: Run) -> str:
-    """What to type to make the run again, elsewhere."""
+    """What to type to make the run again, elsewhere; one line, in which every word is quoted that needs to be."""
     if isinstance(run, ExperimentRun):
-        return shlex.join(["irleed", "experiment", run.experiment, *_flags(run.config), "--out", "AGAIN"])
+        return shell(["irleed", "experiment", run.experiment, *_flags(run.config), "--out", "AGAIN"])
     reading = run.config.get("reading")
     settings = run.config | (reading if isinstance(reading, dict) else {})
     if "python" in settings:  # saved by `irleed.result.AbstractFit.save`
-        return f"# in Python: {settings['python']}, with the settings below"
+        return f"# in Python: {one_line(settings['python'])}, with the settings below"
     words = ["irleed", "fit", str(settings.get("data", "DATA"))]
     for name, usual in USUAL.items():
         value = str(settings.get(name, usual))
@@ -83,7 +83,7 @@ def command(run: Run) -> str:
     chosen = settings.get("obs")
     if isinstance(chosen, list) and chosen:
         words += ["--obs", *map(str, chosen)]
-    return shlex.join([*words, "--out", "AGAIN"])
+    return shell([*words, "--out", "AGAIN"])
 
 
 def _flags(config: dict[str, Any]) -> list[str]:

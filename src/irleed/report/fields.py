@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from irleed._files import CHECKSUM, is_damaged
+from irleed._text import distinct, one_line, shortened
 from irleed.errors import DataError, problem
 
 LARGEST = 1e150  # beyond, squares are infinite
+LONGEST = 300, 1_000  # characters of a name and of a sentence
 MOST_BYTES = 1 << 28  # of a file
 DEEPEST = 40  # lists and objects inside each other
 AGAIN = "copy the run again, or make it again"
@@ -16,10 +18,7 @@ AGAIN = "copy the run again, or make it again"
 
 def refuse(where: str, got: object, expected: str, remedy: str = AGAIN) -> NoReturn:
     """Say what is wrong with a file."""
-    shown = str(got)
-    raise DataError(
-        problem(where, got=shown if len(shown) <= 80 else shown[:79] + "…", expected=expected, remedy=remedy)
-    )
+    raise DataError(problem(where, got=shortened(str(got), 80), expected=expected, remedy=remedy))
 
 
 def read_json(path: Path) -> "Fields":
@@ -92,9 +91,9 @@ class Fields:
         if version > newest:
             refuse(f"{self.where}, version", version, f"at most {newest}", "install a newer irleed to read it")
 
-    def text(self, key: str) -> str:
-        """A string."""
-        return self._of(key, "a text", lambda value: isinstance(value, str))
+    def text(self, key: str, most: int = LONGEST[0]) -> str:
+        """A string; a long one by its beginning and a checksum."""
+        return distinct(self._of(key, "a text", lambda value: isinstance(value, str)), most)
 
     def flag(self, key: str) -> bool:
         """True or false."""
@@ -115,8 +114,9 @@ class Fields:
         return None if value is None else float(value)
 
     def texts(self, key: str) -> list[str]:
-        """A list of strings."""
-        return self._each(key, "a list of texts", lambda value: isinstance(value, str))
+        """A list of sentences, each on one line."""
+        found = self._each(key, "a list of texts", lambda value: isinstance(value, str))
+        return [one_line(sentence, LONGEST[1]) for sentence in found]
 
     def numbers(self, key: str) -> list[float]:
         """A list of numbers."""

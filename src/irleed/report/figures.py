@@ -14,6 +14,7 @@ from matplotlib.image import AxesImage
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
+from irleed._text import escaped, shortened
 from irleed._typing import Array, Float
 from irleed.errors import ConfigError, problem
 from irleed.report.style import COLOURS, COLUMN, MARKERS, MISSING, PAGE, TALLEST, styled
@@ -106,7 +107,8 @@ def expertise_bars(
     axes.plot(centre, place, "o", color=COLOURS[0], clip_on=False)
     for cut, edge, marker in ((low < limits[0], limits[0], "<"), (high > limits[1], limits[1], ">")):
         axes.plot(np.full(cut.sum(), edge), place[cut], marker, color=COLOURS[0], clip_on=False)
-    labels = [_shortened(names[int(i)]) for i in order] if pitch >= 0.08 else []  # too dense to be read
+    shown = order if pitch >= 0.08 else []  # too dense to be read
+    labels = [shortened(escaped(names[int(i)]), LONGEST_NAME) for i in shown]
     axes.set_yticks(place[: len(labels)], labels, parse_math=False, fontsize=min(7.0, 60 * pitch))
     axes.set(xscale="log", xlim=limits, ylim=(-0.7, len(names) - 0.3), xlabel="precision (1 = geometric mean)")
     _decimal_ticks(axes, limits)
@@ -232,7 +234,3 @@ def _colour_map():
 
 def _number(value: float) -> str:
     return "∞" if math.isinf(value) else f"{value:g}"
-
-
-def _shortened(name: str) -> str:
-    return name if len(name) <= LONGEST_NAME else name[: LONGEST_NAME - 1] + "…"

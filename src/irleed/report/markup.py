@@ -1,12 +1,13 @@
 """HTML as values: whatever is not made here is text, and is escaped where it enters."""
 
 import html
-import re
 from collections.abc import Iterable, Sequence
 
+from irleed._text import shortened, visible
 from irleed.report.runs import Estimate
 
 VOID = ("meta", "img", "br")
+LONGEST = 5_000  # characters of a piece of text
 
 
 class Safe(str):
@@ -14,19 +15,15 @@ class Safe(str):
 
 
 def text(value: object) -> Safe:
-    """Anything as it is to be read; what is HTML already stays."""
+    """Anything as it is to be read, without characters that cannot be seen; what is HTML already stays."""
     if isinstance(value, Safe):
         return value
-    shown = "" if value is None else str(value)
-    # Characters that are not there to be seen, among them those that turn the direction of what follows.
-    return Safe(
-        html.escape(re.sub(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]", "\ufffd", shown))
-    )
+    return Safe(html.escape(visible("" if value is None else str(value))))
 
 
 def join(parts: Iterable[object]) -> Safe:
-    """One after the other."""
-    return Safe("".join(text(part) for part in parts))
+    """One after the other; of a long text the beginning."""
+    return Safe("".join(text(shortened(part, LONGEST) if type(part) is str else part) for part in parts))
 
 
 def element(tag: str, *children: object, **attributes: object) -> Safe:

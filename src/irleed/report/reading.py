@@ -6,11 +6,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from irleed._files import file_digest
+from irleed._text import name
 from irleed.report.fields import Fields, read_json, read_lines, refuse
 from irleed.report.runs import Departures, Estimate, ExperimentRun, Film, FitRun, Person, Run, Situation
 
 VERSION = 1  # the newest format of every file that is known here
-MOST_BYTES = 600_000  # of a picture
+MOST_BYTES = 600_000  # of a picture of a film
+MOST_FRAME = 10_000_000  # characters of a picture of a situation
 BASELINES = "baselines"  # the folder inside a run that has those of other methods
 WRITE_AGAIN = "copy the run again, or write it again: the same command with --resume does"
 MAKE = "name a folder made by `irleed fit DATA --out FOLDER` or `irleed experiment NAME --out FOLDER`"
@@ -41,7 +43,7 @@ def read_run(folder: Path) -> Run:
     return replace(
         run,
         baselines=tuple(each for each in found if isinstance(each, FitRun)),
-        unfinished=tuple(name for name, answered in done.items() if not answered),
+        unfinished=tuple(method for method, answered in done.items() if not answered),
         film=_film(folder),
     )
 
@@ -52,14 +54,14 @@ def check_files(folder: Path, described: Fields, only: tuple[str, ...] = ()) -> 
     Runs of older versions name none.
     """
     sums = described.inner("files").plain() if "files" in described else {}
-    for name, expected in sums.items():
-        if only and name not in only:
+    for file, expected in sums.items():
+        if only and file not in only:
             continue
-        path = folder / name
+        path = folder / file
         if path.parent != folder or not isinstance(expected, str):
-            refuse(f"{described.where}, files", repr(name), "names of files in this folder, each with its SHA-256")
+            refuse(f"{described.where}, files", repr(file), "names of files in this folder, each with its SHA-256")
         if not path.is_file():
-            refuse(str(folder), f"no {name} in it", "a whole run directory", WRITE_AGAIN)
+            refuse(str(folder), f"no {file} in it", "a whole run directory", WRITE_AGAIN)
         try:
             found = file_digest(path)
         except OSError as error:
@@ -196,7 +198,7 @@ def _history(folder: Path, found: Fields) -> tuple[str, tuple[tuple[float, float
     measure = next((key for key in ("loss", "log_posterior", "objective") if key in there), there[0])
     # A run that went on from a checkpoint may have been at the same step twice: what came last counts.
     points = {row.number("step"): row.number(measure) for row in rows if measure in row}
-    return measure, tuple(sorted(points.items()))
+    return name(measure), tuple(sorted(points.items()))
 
 
 def _departures(folder: Path, people: int) -> Departures | None:
@@ -254,11 +256,11 @@ def _picture(path: Path, kind: str, start: bytes) -> str:
 
 def _situation(row: Fields) -> Situation:
     place = row.numbers("place")
-    frame = row.text("frame") if "frame" in row else None
+    frame = row.text("frame", MOST_FRAME + 1) if "frame" in row else None
     if len(place) != 2:
         refuse(f"{row.where}, place", place, "two numbers")
-    if frame is not None and not frame.startswith("data:image/png;base64,"):
-        refuse(f"{row.where}, frame", frame, "a PNG picture as a data URI")
+    if frame is not None and not (frame.startswith("data:image/png;base64,") and len(frame) <= MOST_FRAME):
+        refuse(f"{row.where}, frame", frame, f"a PNG picture as a data URI of {MOST_FRAME} characters at most")
     return Situation(
         episode=row.whole("episode"),
         step=row.whole("step"),
