@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from irleed._npz import CORRUPT, printable
+from irleed._text import one_line
 from irleed._typing import Bool, Int, Shaped
 from irleed.data import lazy
 from irleed.data.checks import listed, native
@@ -79,12 +80,6 @@ def opened(path: Path) -> Iterator[Any]:
     except CORRUPT as error:
         got = f"a cut or damaged file ({one_line(error)})"
         refuse(path, got, "a whole HDF5 file", "copy or write it again")
-
-
-def one_line(error: BaseException) -> str:
-    """What an error says, short and printable."""
-    text = " ".join(str(error).split()) or type(error).__name__
-    return "".join(c if c.isprintable() else "?" for c in text)[:200]
 
 
 def is_group(entry: object) -> bool:

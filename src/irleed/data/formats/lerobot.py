@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from irleed._npz import CORRUPT, printable
+from irleed._text import one_line
 from irleed.data.checks import listed, starts
 from irleed.data.demonstrations import Demonstrations
 from irleed.data.formats.arrow import labelled, numbers, refuse_row
@@ -81,7 +82,7 @@ def write_weights(
         parquet.write_table(arrow.table({name: arrow.array(values) for name, values in entries.items()}), beside)
         os.replace(beside, out)
     except (OSError, ValueError, TypeError, arrow.ArrowException) as error:
-        got = printable(" ".join(str(error).split())[:200])
+        got = one_line(error)
         refuse(out, f"a table that cannot be written ({got})", "numbers or text, and a place for them", "check both")
     finally:
         beside.unlink(missing_ok=True)
@@ -94,7 +95,7 @@ def _info(path: Path) -> dict[str, Any]:
         info = json.loads(place.read_bytes())
         version, features = str(info["codebase_version"]), dict(info["features"])
     except CORRUPT as error:
-        got = printable(" ".join(str(error).split())[:200])
+        got = one_line(error)
         refuse(place, f"something else ({got})", "JSON with codebase_version and features", "copy the folder again")
     if not version.startswith("v3.") or not all(isinstance(feature, dict) for feature in features.values()):
         got = f"version {printable(version)} with {len(features)} features"

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from irleed._npz import printable
+from irleed._text import one_line
 from irleed._typing import Shaped
 from irleed.data.checks import listed
 from irleed.data.demonstrations import Demonstrations, Episode
@@ -131,8 +132,8 @@ def _refusing(path: Path) -> Iterator[None]:
     except IrleedError:
         raise
     except Exception as error:  # damaged files make HDF5, Arrow, JSON and Gymnasium raise nearly anything
-        said = "".join(c if c.isprintable() else " " for c in f"{type(error).__name__}: {error}")[:200]
-        refuse(path, f"what Minari cannot read ({said.strip()})", "a whole data set", "copy or download it again")
+        said = one_line(f"{type(error).__name__}: {error}")
+        refuse(path, f"what Minari cannot read ({said})", "a whole data set", "copy or download it again")
 
 
 def _episode(found: Any, space: Any, name: str, wanted: tuple[str, ...], path: str, number: int) -> Episode:
