@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from irleed._text import say
 from irleed.cli import main
-from irleed.cli.methods import earned_table
+from irleed.cli.methods import earned_table, say
 from irleed.data import Demonstrations, Episode, save
 from irleed.evaluate import Earned
 from irleed.expertise import Expertise

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from irleed._npz import CORRUPT, printable
+from irleed._text import one_line
 from irleed._typing import Bool, Int, Shaped
 from irleed.data.checks import listed
 from irleed.data.formats.base import joined, library, refuse
@@ -20,7 +21,7 @@ def arrow_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except (*CORRUPT, csv.Error, library("pyarrow", "formats").ArrowException) as error:
-        got = printable(" ".join(str(error).split())[:200])
+        got = one_line(error)
         refuse(path, f"an unreadable table ({got})", "a whole CSV or Parquet file", "copy or write it again")
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from irleed._npz import CORRUPT, printable
+from irleed._text import one_line
 from irleed._typing import Bool, Int, Shaped
 from irleed.data import lazy
 from irleed.data.checks import listed, native
@@ -106,12 +107,6 @@ def opened(path: Path, budget: Budget) -> Iterator[Group]:
     except CORRUPT as error:
         got = f"a cut or damaged file ({one_line(error)})"
         refuse(path, got, "a whole HDF5 file", "copy or write it again")
-
-
-def one_line(error: BaseException) -> str:
-    """What an error says, short and printable."""
-    text = " ".join(str(error).split()) or type(error).__name__
-    return "".join(c if c.isprintable() else "?" for c in text)[:200]
 
 
 def place(entry: Group | Values, name: str = "") -> str:

@@ -7,6 +7,7 @@ import numpy as np
 from PIL import Image
 
 from irleed._npz import CORRUPT
+from irleed._text import one_line
 from irleed._typing import Int
 from irleed.data.formats.base import refuse
 from irleed.data.sources import Source
@@ -52,8 +53,7 @@ def decoded(data: Any, shape: tuple[int, ...], where: str) -> np.ndarray:
                 refuse(where, got, f"at most {MOST_PIXELS:,}", "make the pictures smaller")
             values = np.asarray(picture)
     except DAMAGED as error:
-        said = "".join(c if c.isprintable() else " " for c in str(error))[:200].strip() or type(error).__name__
-        refuse(where, f"what is no picture ({said})", "a whole JPEG or PNG", "copy or write it again")
+        refuse(where, f"what is no picture ({one_line(error)})", "a whole JPEG or PNG", "copy or write it again")
     if values.shape != shape or values.dtype != np.uint8:
         refuse(where, f"{values.dtype} of shape {values.shape}", expected, "make all pictures alike")
     return values

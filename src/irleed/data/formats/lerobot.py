@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 
 from irleed._files import beside
 from irleed._npz import CORRUPT, printable
+from irleed._text import one_line
 from irleed.data.checks import listed, starts
 from irleed.data.demonstrations import Demonstrations
 from irleed.data.formats.arrow import labelled, numbers, refuse_row
@@ -83,7 +84,7 @@ def write_weights(
         with beside(out) as file:
             parquet.write_table(arrow.table({name: arrow.array(values) for name, values in entries.items()}), file)
     except (OSError, ValueError, TypeError, arrow.ArrowException) as error:
-        got = printable(" ".join(str(error).split())[:200])
+        got = one_line(error)
         refuse(out, f"a table that cannot be written ({got})", "numbers or text, and a place for them", "check both")
 
 
@@ -94,7 +95,7 @@ def _info(path: Path) -> dict[str, Any]:
         info = read_json(path, place)
         version, features = str(info["codebase_version"]), dict(info["features"])
     except CORRUPT as error:
-        got = printable(" ".join(str(error).split())[:200])
+        got = one_line(error)
         refuse(place, f"something else ({got})", "JSON with codebase_version and features", "copy the folder again")
     if not version.startswith("v3.") or not all(isinstance(feature, dict) for feature in features.values()):
         got = f"version {printable(version)} with {len(features)} features"

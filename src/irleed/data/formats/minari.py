@@ -16,6 +16,7 @@ import numpy as np
 
 from irleed._files import replacing, writing
 from irleed._npz import printable
+from irleed._text import one_line
 from irleed._typing import Shaped
 from irleed.data.checks import listed
 from irleed.data.demonstrations import Demonstrations, Episode
@@ -118,8 +119,8 @@ def _refusing(path: Path) -> Iterator[None]:
         if isinstance(error, OSError) and error.errno in UNWRITABLE:  # not the data's fault
             raise
         # Damaged files make HDF5, Arrow and JSON raise nearly anything
-        said = "".join(c if c.isprintable() else " " for c in f"{type(error).__name__}: {error}")[:200]
-        refuse(path, f"what Minari cannot read ({said.strip()})", "a whole data set", "copy or download it again")
+        said = one_line(f"{type(error).__name__}: {error}")
+        refuse(path, f"what Minari cannot read ({said})", "a whole data set", "copy or download it again")
 
 
 def _episode(found: StoredEpisode, space: Space, name: str, wanted: tuple[str, ...], path: str, number: int) -> Episode:

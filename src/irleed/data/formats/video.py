@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from irleed._npz import CORRUPT, printable
+from irleed._text import one_line
 from irleed._typing import Float, Int
 from irleed.data.formats.base import library, refuse
 from irleed.data.formats.mp4 import check_counts
@@ -142,7 +143,7 @@ class Frames(Source):
             yield
         except (library("av", "video").error.FFmpegError, *CORRUPT) as error:
             self._mine.__dict__.clear()  # what was open may be in any state
-            got = f"what cannot be read ({printable(' '.join(str(error).split())[:200])})"
+            got = f"what cannot be read ({one_line(error)})"
             expected = "a whole MP4 file with a video in H.264, HEVC, AV1 or VP9"
             refuse(f"{printable(file)}, second {second:.3f}", got, expected, "copy the folder again")
 
