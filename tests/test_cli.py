@@ -228,7 +228,7 @@ def experiments(tmp_path_factory):
 def test_an_experiment_writes_results_and_figures(experiments):
     folder, printed = experiments
     results = json.loads((folder / "one" / "results.json").read_text())
-    assert set(results) == {"experiment", "config", "rows", "summary", "paper", "seconds", "device"}
+    assert set(results) == {"experiment", "config", "rows", "summary", "paper", "seconds", "device", "checksum"}
     assert results["experiment"] == "gridworld" and results["config"]["settings"] == ["3:3"]
     assert {(row["method"], row.get("estimator")) for row in results["rows"]} == {
         ("demonstrators", None), ("irleed", "map"), ("maxent", "map"), ("irleed", "published"), ("maxent", "published"),

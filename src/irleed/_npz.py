@@ -16,7 +16,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from tokenize import TokenError
-from typing import IO, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -106,7 +106,7 @@ def write_npz(
         _unwritable(where, f"an unwritable place ({one_line(error)})", "a place that can be written")
 
 
-def npy_header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype]:
+def npy_header(stream: Any) -> tuple[tuple[int, ...], bool, np.dtype]:
     """Shape, whether it lies column by column, and dtype of the ``.npy`` array that begins here."""
     return HEADERS[np.lib.format.read_magic(stream)](stream)
 
