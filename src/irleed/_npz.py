@@ -120,7 +120,7 @@ def _read(
 ) -> dict[str, np.ndarray]:
     """The arrays of an archive.
 
-    Names and sizes are checked before anything is decompressed, and checksums before anything is believed.
+    Names and sizes are checked before anything is decompressed, and checksums before anything is handed out.
     """
     with _damage(stream, where):
         archive = zipfile.ZipFile(stream)
@@ -133,7 +133,6 @@ def _read(
             if size[name] > SMALL:
                 got = f"{size[name]:,} bytes"
                 _refuse(f"{where}, {name}", got, f"at most {SMALL:,}", f"write it again with `{layout.writer}`")
-        _check_sums(archive, HEAD, where)
     _check_head(archive, layout, where)
     known = HEAD + layout.required + layout.optional
     if not set(layout.required) <= set(found) <= set(known) or len(set(found)) < len(found):
@@ -141,11 +140,10 @@ def _read(
     wanted = [name for name in known if name in found and name not in (*HEAD, *without)]
     for name in wanted:
         take(f"{where}, {name}", size[name])
-    with _damage(stream, where):
-        _check_sums(archive, wanted, where)
-        if _lost(archive, stream):
-            _damaged("directory", where)
-    return {name: _array(archive, name, layout, where) for name in wanted}
+    arrays = {name: _array(archive, name, layout, where) for name in wanted}
+    if _lost(archive, stream):
+        _damaged("directory", where)
+    return arrays
 
 
 @contextlib.contextmanager
@@ -183,17 +181,6 @@ def _check_entries(archive: zipfile.ZipFile, stream: io.BufferedReader, where: s
         end = entry.header_offset + LOCAL.size + entry.compress_size
 
 
-def _check_sums(archive: zipfile.ZipFile, names: Iterable[str], where: str) -> None:
-    """Decompress these and compare their checksums. zipfile reads no more bytes of an entry than it claims."""
-    for name in names:
-        try:
-            with archive.open(f"{name}.npy") as stream:
-                while stream.read(1 << 20):
-                    pass
-        except zipfile.BadZipFile:
-            _damaged(f"{name}.npy", where)
-
-
 def _lost(archive: zipfile.ZipFile, stream: io.BufferedReader) -> bool:
     """Has the directory fewer entries than the archive's end record says? One wrong bit can hide the last ones."""
     stream.seek(-(22 + len(archive.comment)), os.SEEK_END)  # the end record is 22 bytes and a comment
@@ -218,18 +205,38 @@ def _check_head(archive: zipfile.ZipFile, layout: Layout, where: str) -> None:
 
 
 def _array(archive: zipfile.ZipFile, name: str, layout: Layout, where: str) -> np.ndarray:
+    """An array, its checksum compared. zipfile reads no more bytes of an entry than it claims."""
     try:
-        with archive.open(name + ".npy") as stream:
-            shape, _, dtype = npy_header(stream)
-            size = archive.getinfo(name + ".npy").file_size - stream.tell()
-            # Entries of no size would be any number of them, so they count as one byte each.
-            if not dtype.hasobject and math.prod(shape) * max(dtype.itemsize, 1) != size:
-                raise ValueError(f"{size} bytes for {dtype} of shape {shape}")
-            stream.seek(0)
-            return np.lib.format.read_array(stream, allow_pickle=False)
+        with archive.open(f"{name}.npy") as stream:
+            try:
+                return _values(stream, archive.getinfo(f"{name}.npy").file_size)
+            finally:  # the checksum is compared at its end
+                while stream.read(1 << 20):
+                    pass
+    except (zipfile.BadZipFile, zlib.error):
+        _damaged(f"{name}.npy", where)
     except CORRUPT as error:
         got, expected = f"no readable array ({one_line(error)})", "an array of numbers or text, no objects"
         _refuse(f"{where}, {name}", got, expected, f"write it again with `{layout.writer}`")
+
+
+def _values(stream: Any, size: int) -> np.ndarray:
+    """The array of an entry of so many bytes; no memory is set aside for more."""
+    shape, by_column, dtype = npy_header(stream)
+    if dtype.hasobject:
+        raise ValueError("Python objects")
+    left = size - stream.tell()
+    if math.prod(shape) * max(dtype.itemsize, 1) != left:  # of entries of no size there could be any number
+        raise ValueError(f"{left} bytes for {dtype} of shape {shape}")
+    values = np.empty(math.prod(shape), dtype)
+    room = memoryview(values.view(np.uint8))
+    while room:
+        content = stream.read(min(len(room), 1 << 20))
+        if not content:
+            raise EOFError(f"{len(room)} bytes are missing")
+        room[: len(content)] = content
+        room = room[len(content) :]
+    return values.reshape(shape, order="F" if by_column else "C")
 
 
 def _refuse(where: str, got: object, expected: object, remedy: str) -> NoReturn:

@@ -9,6 +9,7 @@ from irleed.errors import DataError, problem
 
 EXPANSION = 100.0  # times its own size that a file may take; real recordings stay below 50
 ALWAYS = 1 << 28  # bytes that any file may take
+EPISODE = 1000  # bytes that an episode takes besides its arrays, while a data set is put together
 
 
 class Budget:

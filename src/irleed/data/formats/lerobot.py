@@ -20,6 +20,7 @@ from irleed.data.formats.lerobot_cameras import CAMERAS, camera, seen
 from irleed.data.formats.parquet import Files
 from irleed.data.formats.tables import from_table
 from irleed.data.lazy import LazyRows, SideBySide
+from irleed.data.limits import Budget
 from irleed.errors import DataError
 
 WHO = ("demonstrator", "operator")
@@ -43,7 +44,8 @@ def read(path: Path, reading: Reading) -> Demonstrations:
     """The episodes of a folder."""
     info = _info(path)
     kinds = {name: feature.get("dtype") for name, feature in info["features"].items()}
-    files = _files(path, "data")
+    budget = reading.budget()
+    files, about = _files(path, "data", budget), _about(path, budget)
     names, action, filmed = files.names, reading.action or "action", camera(info["features"], reading.obs, path)
     vectors = [name for name in sorted(names) if name.startswith("observation.") and kinds.get(name) not in NO_VECTORS]
     obs = reading.obs or tuple(vectors)
@@ -56,13 +58,13 @@ def read(path: Path, reading: Reading) -> Demonstrations:
     frames = files.read([name for name in names if name in wanted])
     _check_whole(frames, info, path)
     if filmed:
-        rows, blank = seen(filmed, info, frames, files, _about(path), path), np.zeros(len(frames), bool)
+        rows, blank = seen(filmed, info, frames, files, about, path), np.zeros(len(frames), bool)
     else:
         rows, blank = files.observations(obs)
     columns = {new: frames.column(old) for old, new in RENAMED.items() if old in frames.column_names}
-    columns |= {"action": _vector(frames.column(action)), "demonstrator": _owners(frames, files, reading, path)}
+    columns |= {"action": _vector(frames.column(action)), "demonstrator": _owners(frames, files, about, reading, path)}
     table = library("pyarrow", "formats").table(columns)
-    return from_table(table, _vectors(rows), blank, ["action"], "demonstrator", path)
+    return from_table(table, _vectors(rows), blank, ["action"], "demonstrator", path, budget)
 
 
 def write_weights(
@@ -103,17 +105,17 @@ def _info(path: Path) -> dict[str, Any]:
     return info | {"features": features}
 
 
-def _files(path: Path, kind: str) -> Files:
+def _files(path: Path, kind: str, budget: Budget) -> Files:
     """The Parquet files of a folder, in order."""
     files = [regular(path, file) for file in sorted((path / kind).glob("chunk-*/file-*.parquet"), key=_numbered)]
     if not files:
         refuse(path / kind, "no files", "chunk-000/file-000.parquet and so on", "copy the folder again")
-    return Files(files, path)
+    return Files(files, path, budget)
 
 
-def _about(path: Path) -> Files | None:
+def _about(path: Path, budget: Budget) -> Files | None:
     """What the folder says of its episodes."""
-    return _files(path, "meta/episodes") if (path / "meta" / "episodes").is_dir() else None
+    return _files(path, "meta/episodes", budget) if (path / "meta" / "episodes").is_dir() else None
 
 
 def _numbered(file: Path) -> list[int]:
@@ -151,7 +153,7 @@ def _vectors(rows: np.ndarray | LazyRows) -> np.ndarray | LazyRows:
     return LazyRows.of(SideBySide([rows])) if isinstance(rows, LazyRows) else rows[:, None]
 
 
-def _owners(frames: Any, files: Files, reading: Reading, path: Path) -> Any:
+def _owners(frames: Any, files: Files, about: Files | None, reading: Reading, path: Path) -> Any:
     """Who acted, one entry a frame: by a column of the frames, or one of the episodes."""
     arrow, alone = library("pyarrow", "formats"), [path.resolve().name] * len(frames)
     if reading.demonstrator == "episode":
@@ -160,7 +162,6 @@ def _owners(frames: Any, files: Files, reading: Reading, path: Path) -> Any:
     for name in wanted:
         if name in frames.column_names:
             return frames.column(name)
-    about = _about(path)
     known = [] if about is None else about.names
     found = [name for name in wanted if name in known]
     if reading.named and not found:

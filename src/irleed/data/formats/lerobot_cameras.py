@@ -35,7 +35,7 @@ class Encoded(Source):
         """These, each a buffer."""
         values = np.empty(len(rows), object)
         for here, group, within in self.groups.of(rows):
-            values[here] = [group[int(row)].as_buffer() for row in within]
+            values[here] = [group[int(row)].value.as_buffer() for row in within]
         return values
 
 

@@ -15,7 +15,7 @@ from irleed.data.formats.folders import read_json, regular
 from irleed.data.formats.images import Pictures
 from irleed.data.formats.minari_hdf5 import StoredEpisode
 from irleed.data.formats.minari_spaces import NUMBERS, About, Space
-from irleed.data.formats.parquet import opened
+from irleed.data.formats.parquet import Opened
 from irleed.data.lazy import LazyRows
 from irleed.data.limits import Budget
 from irleed.data.sources import InMemory
@@ -68,12 +68,9 @@ def _table(path: Path, kind: str, budget: Budget) -> Any:
     budget.admit(path)
     with path.open("rb") as file:
         if kind == "parquet":
-            with opened(path) as parquet:
-                schema, found = parquet.schema_arrow, parquet.iter_batches(AT_ONCE)
-                for batch in found:
-                    budget.take(path, batch.nbytes)
-                    batches.append(batch)
-            return arrow.Table.from_batches(batches, schema)
+            with Opened(path) as opened:
+                opened.count(opened.schema.names, budget)
+                return opened.parquet.read()
         file.seek(len(MAGIC))  # what follows in the file is a stream, which is read message by message
         messages = iter(arrow.ipc.MessageReader.open_stream(file))
         schema = arrow.ipc.read_schema(next(messages))

@@ -194,30 +194,29 @@ class _Plain:
         return plain
 
     def _plain(self, value: Any, depth: int) -> Any:
-        if isinstance(value, _Array) and value.values is not None:
-            value = value.values
         if depth > DEEPEST:
             raise ValueError("parts nested too deeply")
-        size, text = 1, 0
+        if isinstance(value, _Array) and value.values is not None:
+            value = value.values
+        size = 1
         if isinstance(value, np.ndarray):
-            size, text = value.size, value.dtype.itemsize if value.dtype.kind == "U" else 0
+            size = value.size
+            if value.dtype.kind == "U":
+                self.longest = max(self.longest, value.dtype.itemsize)
         elif isinstance(value, str | bytes):
-            text = 4 * len(value)
-        self._count(VALUE + POINTER * size)  # numbers may become larger ones, like those beside them
-        self.values, self.longest = self.values + size, max(self.longest, text)
+            self.longest = max(self.longest, 4 * len(value))
+        self.values += size
+        self.uncounted += VALUE + POINTER * size  # numbers may become larger ones, like those beside them
+        if self.uncounted > OFTEN * VALUE:
+            self.take(self.uncounted)
+            self.uncounted = 0
         if not isinstance(value, list | tuple):
             return value
         entries = [self._plain(entry, depth + 1) for entry in value]
         for width in value.shape[:0:-1] if isinstance(value, _Array) else ():
-            self._count((VALUE + POINTER) * len(entries))
+            self.take((VALUE + POINTER) * len(entries))
             entries = [entries[i : i + width] for i in range(0, len(entries), width)]
         return entries[0] if isinstance(value, _Array) and value.shape == () else entries
-
-    def _count(self, size: int) -> None:
-        self.uncounted += size
-        if self.uncounted > OFTEN * VALUE:
-            self.take(self.uncounted)
-            self.uncounted = 0
 
 
 def load(path: Path, budget: Budget) -> dict[str, Any]:
