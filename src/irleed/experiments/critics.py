@@ -8,8 +8,9 @@ from pathlib import Path
 import jax.numpy as jnp
 import numpy as np
 from safetensors import SafetensorError
-from safetensors.numpy import load, save_file
+from safetensors.numpy import load, save
 
+from irleed._files import beside
 from irleed.algorithm import Actions
 from irleed.data.transitions import Inputs
 from irleed.errors import DataError, SpaceError, problem
@@ -67,4 +68,5 @@ def save_critic(path: Path, critic: Mlp) -> None:
     layers = {name: np.ravel(getattr(critic.inputs, name)) for name in STANDARD}
     layers |= {f"weights.{n}": np.asarray(w) for n, w in enumerate(critic.weights)}
     layers |= {f"offsets.{n}": np.asarray(o) for n, o in enumerate(critic.offsets)}
-    save_file(layers, str(path), metadata={"irleed": json.dumps({"format": FORMAT, "version": "1"})})
+    with beside(path) as file:
+        file.write(save(layers, metadata={"irleed": json.dumps({"format": FORMAT, "version": "1"})}))
