@@ -3,6 +3,7 @@
 import json
 import os
 import stat
+import zipfile
 
 import numpy as np
 import pytest
@@ -299,3 +300,12 @@ def test_a_name_of_any_length_can_be_written(tmp_path):
     for name in ("x" * 255, "ü" * 127):
         write_json(tmp_path / name, {})
     assert len(list(tmp_path.iterdir())) == 2
+
+
+@pytest.mark.parametrize("shape", ["(3", "(-1,)", "(2, -3)", "(1e9,)", "(" + "9" * 30 + ",)"])
+def test_a_part_whose_arrays_claim_what_cannot_be_is_refused(tmp_path, shape):
+    """Their headers are text that NumPy parses; whatever that raises is one line."""
+    header = f"{{'descr': '<f8', 'fortran_order': False, 'shape': {shape}, }}\n".encode()
+    with zipfile.ZipFile(tmp_path / "a.npz", "w") as archive:
+        archive.writestr("greedy.npy", b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header + bytes(24))
+    refused(tmp_path / "a.npz", FINGERPRINT)

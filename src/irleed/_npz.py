@@ -229,7 +229,7 @@ def _values(stream: Any, size: int) -> np.ndarray:
     if math.prod(shape) * max(dtype.itemsize, 1) != left:  # of entries of no size there could be any number
         raise ValueError(f"{left} bytes for {dtype} of shape {shape}")
     values = np.empty(math.prod(shape), dtype)
-    room = memoryview(values.view(np.uint8))
+    room = values.view(np.uint8).data
     while room:
         content = stream.read(min(len(room), 1 << 20))
         if not content:

@@ -1,6 +1,7 @@
 """Experts: what is learnt from a critic's play is what it does; stages of training are kept as they were."""
 
 import csv
+import os
 
 import equinox as eqx
 import jax
@@ -8,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from irleed._lock import LOCK, locked
 from irleed.arena import DeviceArena, HostArena, likeliest
 from irleed.cli import main
 from irleed.data.transitions import Inputs
@@ -131,3 +133,12 @@ def test_what_cannot_be_an_expert_is_one_line(arguments, said, tmp_path, capsys)
     assert stopped.value.code == 2
     error = capsys.readouterr().err.strip().splitlines()
     assert said in error[-1] and len(error) == 1 and not list(tmp_path.glob("*.safetensors"))
+
+
+def test_two_experts_do_not_go_to_one_file(tmp_path, capsys):
+    """The second is told which process has it; the folder may have other experts."""
+    out = tmp_path / "x.safetensors"
+    with locked(tmp_path / f"{LOCK}-{out.name}", "expert"), pytest.raises(SystemExit) as stopped:
+        main(["expert", "--out", str(out)])
+    assert stopped.value.code == 2 and f"--out {out}: got process {os.getpid()} on " in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []

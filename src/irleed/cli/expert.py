@@ -32,6 +32,7 @@ from irleed.report import progress
 from irleed.run import Progress
 from irleed.store import prepare
 
+REMEDY = "choose another --out, or make room there"
 WARM = 5_000  # steps that only fill the memory
 IMITATION_PENALTY = 0.005  # the published one, 0.5, in units of the published temperature, 0.01
 
@@ -84,7 +85,7 @@ class ExpertCommand:
     """Processes for environments that run on the host."""
 
     def run(self, console: Console) -> None:
-        """Train, choose, save."""
+        """Check the settings, and train with the file locked."""
         least = {
             "seeds": 1,
             "steps": WARM + 1,
@@ -100,13 +101,13 @@ class ExpertCommand:
                 got, expected = getattr(self, setting), f"{low} or more"
                 raise ConfigError(problem(f"--{setting}", got=got, expected=expected, remedy="choose more"))
         prepare(self.out.parent)
-        with (
-            writing(self.out, "choose another --out"),
-            locked(self.out.with_name(f"{LOCK}-{self.out.name}"), f"--out {self.out}"),
-        ):
+        with contextlib.ExitStack() as stack:
+            with writing(self.out, REMEDY):
+                stack.enter_context(locked(self.out.with_name(f"{LOCK}-{self.out.name}"), f"--out {self.out}"))
             self._train(console)
 
     def _train(self, console: Console) -> None:
+        """Train, try, keep the best."""
         learn_key, choice_key, report_key = jax.random.split(jax.random.key(self.seed), 3)
         with contextlib.closing(make_arena(self.env, self.workers)) as arena:
             with progress.shown(Console(stderr=True), "expert") as callback:
@@ -114,7 +115,8 @@ class ExpertCommand:
             first = arena.returns(choice_key, experts.policies, likeliest, self.episodes).mean(1)
             again = arena.returns(report_key, experts.policies, likeliest, self.episodes)
         best = int(np.argmax(first))
-        experts.save(self.out, best)
+        with writing(self.out, REMEDY):
+            experts.save(self.out, best)
         title = Text(f"greedy returns of {self.seeds} experts in {name(self.env)}", "table.title")
         table = Table(title=title, caption=f"kept: number {best}")
         for heading in ("", "to choose by", "again", "diverged at step"):

@@ -8,8 +8,9 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 import numpy as np
-from safetensors.numpy import save_file
+from safetensors.numpy import save
 
+from irleed._files import beside
 from irleed._safetensors import Tensor, read_arrays, read_header, refusing
 from irleed.algorithm import Actions
 from irleed.errors import SpaceError, problem
@@ -74,4 +75,5 @@ def save_critic(path: Path, critic: Mlp) -> None:
     layers = {name: np.ravel(getattr(critic.inputs, name)) for name in STANDARD}
     layers |= {f"weights.{n}": np.asarray(w) for n, w in enumerate(critic.weights)}
     layers |= {f"offsets.{n}": np.asarray(o) for n, o in enumerate(critic.offsets)}
-    save_file(layers, str(path), metadata={"irleed": json.dumps({"format": FORMAT, "version": VERSION})})
+    with beside(path) as file:
+        file.write(save(layers, metadata={"irleed": json.dumps({"format": FORMAT, "version": VERSION})}))
