@@ -86,6 +86,9 @@ def fit_networks(
     take too much memory are read as they are needed, if the algorithm is offline: the same answer, to rounding, but for
     bias, `log_likelihood` and ILEED's precision, which then come from an even choice of everyone's transitions.
 
+    Outliers, and observations that single precision hardly tells apart, are mended before; ordinary data are taken as
+    they are. See `irleed.fit_checks.prepared`.
+
     In the expertise, precision is the median over members in the gauge; bias the root mean square of what a
     demonstrator adds to the shared values where they acted, over that of the shared values (both relative to their mean
     over actions: what does not depend on the action changes no choice), and for continuous actions how far their mean
