@@ -48,7 +48,7 @@ class TabularPolicy(eqx.Module):
 
     def save(self, path: str | Path) -> None:
         """Write a safetensors file: arrays and a line of JSON, no code."""
-        write_tensors(path, FORMAT, {"probabilities": np.asarray(self.probabilities)})
+        write_tensors(path, {"format": FORMAT, "version": VERSION}, {"probabilities": np.asarray(self.probabilities)})
 
     @classmethod
     def load(cls, path: str | Path) -> "TabularPolicy":
@@ -57,13 +57,11 @@ class TabularPolicy(eqx.Module):
         return cls(probabilities=arrays["probabilities"])
 
 
-def write_tensors(path: str | Path, form: str, arrays: dict[str, np.ndarray], activation: str | None = None) -> None:
+def write_tensors(path: str | Path, header: dict[str, str], arrays: dict[str, np.ndarray]) -> None:
     """Write a safetensors file with a line of JSON, whole or not at all; the line has the checksum of the rest."""
-    header = {"format": form, "version": VERSION} | ({} if activation is None else {"activation": activation})
-    whole = {name: np.asarray(array, order="C") for name, array in arrays.items()}
-    signed = {**header, CHECKSUM: digest(header, whole)}
+    signed = {**header, CHECKSUM: digest(header, arrays)}
     with beside(Path(path)) as file:
-        file.write(save(whole, metadata={"irleed": json.dumps(signed)}))
+        file.write(save(arrays, metadata={"irleed": json.dumps(signed)}))
 
 
 def read_tensors(

@@ -11,7 +11,7 @@ from irleed._typing import Array
 from irleed.data.conditioning import FIELDS, Conditioning
 from irleed.data.transitions import Inputs
 from irleed.iq.networks import ACTIVATIONS, Activation, Mlp
-from irleed.policy import read_tensors, write_tensors
+from irleed.policy import VERSION, read_tensors, write_tensors
 
 MOST_LAYERS = 32  # each is compiled: 300 would take half a minute
 POSITIVE = ("spread", "sharpness", "half", "unit")  # what is divided by, or multiplied with
@@ -29,7 +29,8 @@ def write_network(
         arrays["direct"] = network.direct
     for layer, (weight, offset) in enumerate(zip(network.weights, network.offsets, strict=True)):
         arrays |= {f"weights.{layer}": weight, f"offsets.{layer}": offset}
-    write_tensors(path, form, {name: np.asarray(array) for name, array in arrays.items()}, network.activation)
+    header = {"format": form, "version": VERSION, "activation": network.activation}
+    write_tensors(path, header, {name: np.ascontiguousarray(array) for name, array in arrays.items()})
 
 
 def read_network(
