@@ -24,6 +24,7 @@ from irleed.data.sources import InFile, Source, runs
 from irleed.errors import ConfigError
 
 MAGIC = b"\x89HDF\r\n\x1a\n"
+OPEN = 4  # datasets that each thread keeps open
 
 
 class Reopened:
@@ -33,7 +34,7 @@ class Reopened:
         self.path, self.expansion = path.absolute(), expansion
         self._mine = threading.local()  # each thread reads by itself: no lock that a fork could leave closed
         if root is not None:
-            self._mine.__dict__.update(process=os.getpid(), root=root, last=None)
+            self._mine.__dict__.update(process=os.getpid(), root=root, kept={}, checked=set())
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Reopened, (self.path, self.expansion)
@@ -44,20 +45,25 @@ class Reopened:
         return cls(root.visit.path, root.visit.budget.expansion, root)
 
     def values(self, name: str) -> Values:
-        """A dataset of the file, checked; the one asked for last stays open, with the chunks read last."""
+        """A dataset of the file, checked; those asked for last stay open, with the chunks read last."""
         mine = self._mine.__dict__
         if mine.get("process") != os.getpid() or not mine["root"].visit.file:  # a closed file counts as false
             if not self.path.is_file():
                 raise OSError("no such file")
-            file = library("h5py", "formats").File(self.path, "r")
-            mine.update(process=os.getpid(), root=Group.root(self.path, file, Budget(self.expansion)), last=None)
-        if mine["last"] is None or mine["last"].name != name:
-            found = mine["root"].again().get(name)
-            if not isinstance(found, Values):
-                raise KeyError(name)
+            file, budget = library("h5py", "formats").File(self.path, "r"), Budget(self.expansion)
+            budget.admit(self.path)
+            mine.update(process=os.getpid(), root=Group.root(self.path, file, budget), kept={}, checked=set())
+        kept: dict[str, Values] = mine["kept"]
+        found = kept.pop(name, None) or mine["root"].again().get(name)
+        if not isinstance(found, Values):
+            raise KeyError(name)
+        if name not in mine["checked"]:
             found.check()
-            mine["last"] = found
-        return mine["last"]
+            mine["checked"].add(name)
+        kept[name] = found  # the last one used is the last to go
+        while len(kept) > OPEN:
+            del kept[next(iter(kept))]
+        return found
 
 
 class Stored(Source):

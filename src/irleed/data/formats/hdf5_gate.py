@@ -19,9 +19,9 @@ from irleed.data.limits import ALWAYS, Budget
 
 DEEPEST = 32  # groups in groups that are searched, and soft links that lead to soft links
 LARGEST_ATTRIBUTE = 1 << 16  # bytes
-LOOKUPS = 100_000  # entries that may be looked up in any file; and one more for every PER_LOOKUP bytes of it
+LOOKUPS = 50_000  # entries that may be looked up in any file; and one more for every PER_LOOKUP bytes of it
 COLLECTION = re.compile(rb"GCOL.{4}(.{8})", re.DOTALL)  # of texts and sequences of various lengths, with its size
-PER_LOOKUP = 128  # an entry that is no copy of another takes several times as many
+PER_LOOKUP = 64  # an entry that is no copy of another takes more in all
 
 
 @dataclasses.dataclass
@@ -82,12 +82,8 @@ class Group:
     def names(self) -> list[str]:
         """Of all entries, sorted."""
         found: list[bytes] = []
-
-        def add(name: bytes) -> bool | None:
-            found.append(name)
-            return True if len(found) > self.visit.lookups else None  # anything but None ends the iteration
-
-        self._id.links.iterate(add)
+        most = self.visit.lookups + 1
+        self._id.links.iterate(lambda name: found.append(name) if len(found) < most else True)  # which ends it
         self.visit.count(len(found))
         return sorted(name.decode("utf-8", "surrogateescape") for name in found)
 
@@ -111,12 +107,8 @@ class Group:
     def attributes(self) -> list[str]:
         """The names of all attributes, sorted."""
         found: list[bytes] = []
-
-        def add(name: bytes, *_: object) -> bool | None:
-            found.append(name)
-            return True if len(found) > self.visit.lookups else None
-
-        library("h5py", "formats").h5a.iterate(self._id, add)
+        most, h5a = self.visit.lookups + 1, library("h5py", "formats").h5a
+        h5a.iterate(self._id, lambda name, *_: found.append(name) if len(found) < most else True)
         self.visit.count(len(found))
         return sorted(name.decode("utf-8", "surrogateescape") for name in found)
 

@@ -101,7 +101,7 @@ def _about(path: Path) -> About:
 def _found(about: About, path: Path, budget: Budget, wanted: tuple[str, ...]) -> list[StoredEpisode]:
     """All episodes."""
     kind = minari_hdf5 if about.kind == "hdf5" else minari_arrow
-    found = kind.episodes(about, _inside(path), budget, wanted)
+    found = kind.episodes(about, path, _inside(path), budget, wanted)
     steps = sum(len(episode.rewards) for episode in found)
     if steps != about.steps:
         refuse(path, f"{steps} steps", f"{about.steps}, as its metadata say", "copy or download it again")
@@ -196,7 +196,7 @@ def _copy(source: Path, out: Path, episodes: Sequence[int], kind: str) -> None:
     shutil.copy(regular(source, data / "metadata.json"), out)
     if kind == "hdf5":
         file, name = library("h5py", "formats").File, minari_hdf5.FILE
-        minari_hdf5.check(data / name)
+        minari_hdf5.check(regular(source, data / name))
         with file(data / name, "r") as old, file(out / name, "x", track_order=True) as new:
             for i, episode in enumerate(episodes):
                 old.copy(f"episode_{episode}", new, f"episode_{i}")
@@ -204,7 +204,7 @@ def _copy(source: Path, out: Path, episodes: Sequence[int], kind: str) -> None:
         return
     for i, episode in enumerate(episodes):
         (out / str(i)).mkdir()
-        for path in minari_arrow.files(data, data / str(episode), kind):
+        for path in minari_arrow.files(source, data / str(episode), kind):
             shutil.copy(path, out / str(i))
         _update(out / str(i) / "metadata.json", {"id": i})
 

@@ -25,21 +25,21 @@ AT_ONCE = 64  # rows of Parquet that are counted together
 FLAGS = ("rewards", "terminations", "truncations")
 
 
-def episodes(about: About, data: Path, budget: Budget, wanted: tuple[str, ...]) -> list[StoredEpisode]:
-    """All of them, in their order; infos of the names that are `wanted`, others without their values."""
-    return [_episode(about, data, data / str(number), budget, wanted) for number in range(about.episodes)]
+def episodes(about: About, root: Path, data: Path, budget: Budget, wanted: tuple[str, ...]) -> list[StoredEpisode]:
+    """All of them, in their order, with those of their infos that are `wanted`, from a folder in that named."""
+    return [_episode(about, root, data / str(number), budget, wanted) for number in range(about.episodes)]
 
 
-def files(data: Path, folder: Path, kind: str) -> list[Path]:
+def files(root: Path, folder: Path, kind: str) -> list[Path]:
     """The files of an episode's folder that hold its steps, in order, and its metadata if there are any."""
     if not folder.is_dir():
         refuse(folder, "no folder", "one for each episode, as the metadata say", "copy or download it again")
     found = sorted(path for path in folder.iterdir() if path.suffix in (f".{kind}", ".json"))
-    return [regular(data, path) for path in found]
+    return [regular(root, path) for path in found]
 
 
-def _episode(about: About, data: Path, folder: Path, budget: Budget, wanted: tuple[str, ...]) -> StoredEpisode:
-    stored = [path for path in files(data, folder, about.kind) if path.suffix != ".json"]
+def _episode(about: About, root: Path, folder: Path, budget: Budget, wanted: tuple[str, ...]) -> StoredEpisode:
+    stored = [path for path in files(root, folder, about.kind) if path.suffix != ".json"]
     if not stored:
         refuse(folder, "no files", f"files of type {about.kind}", "copy or download it again")
     with arrow_errors(folder):
@@ -57,7 +57,7 @@ def _episode(about: About, data: Path, folder: Path, budget: Budget, wanted: tup
         rewards=_plain(steps.column("rewards"), Space("Box"), folder),
         terminations=_plain(steps.column("terminations"), Space("Box"), folder),
         truncations=_plain(steps.column("truncations"), Space("Box"), folder),
-        metadata=read_json(data, folder / "metadata.json"),
+        metadata=read_json(root, folder / "metadata.json"),
         infos={name: values.to_pylist() if name in wanted else None for name, values in infos.items()},
     )
 

@@ -48,9 +48,9 @@ class Info:
         return np.asarray(self.file.values(self.name).read(), dtype)
 
 
-def episodes(about: About, data: Path, budget: Budget, wanted: tuple[str, ...]) -> list[StoredEpisode]:
-    """All of them, in their order, with those of their metadata that are `wanted`."""
-    path = regular(data, data / FILE)
+def episodes(about: About, root: Path, data: Path, budget: Budget, wanted: tuple[str, ...]) -> list[StoredEpisode]:
+    """All of them, in their order, with those of their metadata that are `wanted`, from a folder in that named."""
+    path = regular(root, data / FILE)
     with hdf5.opened(path, budget) as file:
         again, found = hdf5.Reopened.of(file), []
         large = hdf5.is_large(path) or about.steps * about.observation.nbytes >= lazy.LARGE

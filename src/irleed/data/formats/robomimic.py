@@ -15,6 +15,7 @@ from irleed.data.demonstrations import Demonstrations, Episode
 from irleed.data.formats import hdf5
 from irleed.data.formats.base import Format, Reading, library, refuse
 from irleed.data.formats.hdf5_gate import Group
+from irleed.data.formats.hdf5_values import Values
 from irleed.data.lazy import concatenate, part
 from irleed.data.limits import Budget
 from irleed.errors import ConfigError, DataError
@@ -73,14 +74,15 @@ def _read(path: Path, reading: Reading) -> Demonstrations:
     with hdf5.opened(path, reading.budget()) as file:
         demos = _demos(file)
         owner = _owners(path, file, tuple(demos), reading)
-        first = _layout(next(iter(demos.values())), reading)
-        episodes, again = [], hdf5.Reopened.of(file)
+        episodes, again, first = [], hdf5.Reopened.of(file), None
         for demo, group in demos.items():
-            layout = _layout(group, reading)
+            there = dict(_group(group, "obs").walk())
+            layout = _layout(there, reading)
+            first = first or layout
             if layout != first:
                 got, expected = str(layout), f"{first}, as in {next(iter(demos))}"
                 refuse(hdf5.place(group, "obs"), got, expected, "choose what all have")
-            episodes.append(_episode(group, reading, tuple(layout), owner[demo], again))
+            episodes.append(_episode(group, there, reading, tuple(layout), owner[demo], again))
         return Demonstrations.from_episodes(episodes, where=printable(path))
 
 
@@ -106,18 +108,24 @@ def _group(demo: Group, name: str) -> Group:
     return found
 
 
-def _layout(demo: Group, reading: Reading) -> dict[str, tuple[int, ...]]:
+def _layout(there: Mapping[str, Values], reading: Reading) -> dict[str, tuple[int, ...]]:
     """The observations to take, and the shape of each."""
-    there = dict(_group(demo, "obs").walk())
     chosen = reading.obs or sorted(name for name, entry in there.items() if entry.ndim <= 2)
     return {name: there[name].shape[1:] if name in there else () for name in chosen}
 
 
-def _episode(demo: Group, reading: Reading, chosen: tuple[str, ...], owner: str, again: hdf5.Reopened) -> Episode:
+def _episode(
+    demo: Group,
+    there: Mapping[str, Values],
+    reading: Reading,
+    chosen: tuple[str, ...],
+    owner: str,
+    again: hdf5.Reopened,
+) -> Episode:
     """One demonstration; without next observations, it is short of its last action."""
-    name, where, seen = reading.action or "actions", hdf5.place(demo), _group(demo, "obs")
+    name, where = reading.action or "actions", hdf5.place(demo)
     action, done = hdf5.numbers(demo, name), hdf5.flags(demo, "dones")
-    obs = hdf5.observations(seen, chosen, dict(seen.walk()), again)
+    obs = hdf5.observations(_group(demo, "obs"), chosen, there, again)
     reward = None
     if "rewards" in demo:
         reward = hdf5.column(hdf5.numbers(demo, "rewards"), f"{where}/rewards")
@@ -125,7 +133,7 @@ def _episode(demo: Group, reading: Reading, chosen: tuple[str, ...], owner: str,
     length = hdf5.same_length(steps, where)
     said = demo.attribute("num_samples")
     if said is not None and (np.size(said) != 1 or said != length):
-        refuse(where, f"{length} steps", f"num_samples {said}", "write the file again")
+        refuse(where, f"{length} steps", f"num_samples {printable(str(said)[:80])}", "write the file again")
     if "next_obs" in demo:
         following = _group(demo, "next_obs")
         later = hdf5.observations(following, chosen, dict(following.walk()), again)
