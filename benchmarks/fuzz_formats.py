@@ -28,7 +28,7 @@ os.environ |= {"JAX_PLATFORMS": "cpu", "HF_HUB_DISABLE_TELEMETRY": "1"}
 
 import tyro  # noqa: E402
 from fuzz import harness  # noqa: E402
-from fuzz.formats import FORMATS, damaged  # noqa: E402
+from fuzz.formats import FORMATS, damaged, warm  # noqa: E402
 
 
 @dataclass(frozen=True)
@@ -90,6 +90,7 @@ def details(found: list[harness.Outcome], config: Config) -> Iterator[str]:
 
 def main(config: Config) -> int:
     """Run, print, and return the exit status."""
+    warm()
     platform.processor()  # asks a program, once
     warnings.filterwarnings("ignore", "os.fork", RuntimeWarning)
     unknown = set(config.formats) - set(FORMATS)

@@ -31,6 +31,8 @@ class Case:
     """Fields of `irleed.data.Reading`."""
     large: bool = False
     """Read as files are read that are too much for memory."""
+    sound: bool = False
+    """Leave mutations out."""
 
     def pick(self, options: Sequence[T]) -> T:
         """One of them."""
@@ -38,7 +40,7 @@ class Case:
 
     def chance(self, share: float) -> bool:
         """True in this share of cases."""
-        return bool(self.random.random() < share)
+        return not self.sound and bool(self.random.random() < share)
 
     def whole(self, low: int, high: int) -> int:
         """A whole number from `low` to `high`, small ones more often: uniform in its logarithm."""
@@ -50,10 +52,17 @@ class Case:
 
     def mutate(self, target: Any, mutations: Sequence[Mutation], most: int = 2) -> None:
         """Apply one or more mutations to a target; one that is listed twice is twice as likely."""
-        names = list(dict.fromkeys(mutations[place] for place in self.random.permutation(len(mutations))))
-        for mutation in names[: 1 + int(self.random.integers(most))]:
+        if self.sound:
+            return
+        chosen = list(dict.fromkeys(mutations[place] for place in self.random.permutation(len(mutations))))
+        for position, mutation in enumerate(chosen[: 1 + int(self.random.integers(most))]):
             self.note(mutation.__name__)
-            mutation(self, target)
+            try:
+                mutation(self, target)
+            except Exception:
+                if not position:
+                    raise
+                self.note("not possible any more")
 
     def piece(self, name: str, make: Callable[[Path], None]) -> Path:
         """A file of the store, made if it is not there yet."""

@@ -90,13 +90,13 @@ def virtual(case: Case, file: h5py.File) -> None:
     """A data set is a view of one in a file outside, of itself, or of a file that is not there."""
     name = a_dataset(case, file)
     old = replaced(file, name)
-    kind = case.pick(("outside", "outside", "itself", "nowhere", "pattern", "wide"))
+    kind = case.pick(("outside", "outside", "itself", "nowhere", "wide"))
     case.note(kind)
     elsewhere = case.outside / "secret-virtual.h5"
     with h5py.File(elsewhere, "a") as other:
         if "x" not in other:
             other["x"] = np.frombuffer((SECRET * 10_000).encode()[: 8 * 20_000], "f8")
-    source = {"itself": ".", "nowhere": "nowhere.h5", "pattern": "%b-%b.h5"}.get(kind, str(elsewhere))
+    source = {"itself": ".", "nowhere": "nowhere.h5"}.get(kind, str(elsewhere))
     inner = name if kind == "itself" else "x"
     shape = (10**9,) if kind == "wide" else (int(old.size),)
     layout = h5py.VirtualLayout(shape, old.dtype)
@@ -295,6 +295,7 @@ FILES = (
 def mutate(case: Case, path: Path) -> None:
     """Apply mutations to a sound file."""
     with h5py.File(path, "r+") as file:
+        _known(file)  # before there is what cannot be walked
         case.mutate(file, FILES, 3)
 
 

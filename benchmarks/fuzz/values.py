@@ -44,10 +44,8 @@ def name(case: Case) -> str:
     """A hostile name; one in ten is of 10 MB."""
     kind = case.random.random()
     if kind < 0.1:
-        case.note("name of 10 MB")
         return case.pick(("x", "\x1b[2J", "é", "<b>")) * 10_000_000
     chosen = case.pick(NAMES)
-    case.note(f"name {ascii(chosen)[:40]}")
     return chosen + case.pick(NAMES) if kind < 0.2 else chosen
 
 

@@ -12,7 +12,7 @@ from fuzz.case import SECRET
 STARTS = ("subprocess.Popen", "os.exec", "os.posix_spawn", "os.system", "os.fork", "os.forkpty", "pty.spawn", "os.spawn",
           "os.startfile")  # fmt: skip
 REACHES = ("socket.connect", "socket.getaddrinfo", "socket.bind", "urllib.Request", "http.client.connect", "ftplib.connect")
-SYSTEM = ("/usr", "/lib", "/lib64", "/proc", "/sys/devices", "/sys/fs/cgroup", "/dev/null", "/dev/urandom", "/dev/shm")
+SYSTEM = ("/usr", "/lib", "/lib64", "/proc", "/sys", "/dev/null", "/dev/urandom", "/dev/shm")
 OPENED, READ = 0x20, 0x1  # inotify's IN_OPEN and IN_ACCESS
 
 
