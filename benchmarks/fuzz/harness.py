@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+import irleed
 from fuzz.case import SECRET, Case
 from fuzz.watch import Watch, secret_in
 from irleed.data import lazy
@@ -122,7 +123,7 @@ def _read(form: Format, case: Case, path: Path) -> dict[str, Any]:
     if case.large:
         lazy.LARGE = 1
     os.chdir(case.home)
-    watch = Watch((case.home, case.store / "scratch", Path(__file__).parents[2] / "src"), case.outside)
+    watch = Watch((case.home, case.store / "scratch", Path(irleed.__file__).parents[1]), case.outside)
     found: dict[str, Any] = {"kind": "loaded", "failures": []}
     try:
         held = form.read(case, path)

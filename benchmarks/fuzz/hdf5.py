@@ -40,11 +40,13 @@ def a_group(case: Case, file: h5py.File) -> h5py.Group:
     return case.pick([group for group in there if isinstance(group, h5py.Group)])
 
 
-KNOWN: dict[int, dict[str, list[str]]] = {}
+KNOWN: dict[str, dict[str, list[str]]] = {}  # of each file, as it was before it was changed
 
 
 def _known(file: h5py.File) -> dict[str, list[str]]:
-    return KNOWN.setdefault(file.id.id, {"datasets": datasets(file), "groups": groups(file)})
+    if file.filename not in KNOWN:
+        KNOWN[file.filename] = {"datasets": datasets(file), "groups": groups(file)}
+    return KNOWN[file.filename]
 
 
 def replaced(file: h5py.File, name: str) -> np.ndarray:
@@ -242,7 +244,7 @@ def contents(case: Case, file: h5py.File) -> None:
     held = {name: replaced(file, name)}
     case.mutate(held, values.ARRAYS[:3], 1)
     array = held[name]
-    file[name] = array.astype("S8") if array.dtype.kind in "UMmV" else array
+    file[name] = np.zeros(array.shape, "S8") if array.dtype.kind in "UMmV" else array
 
 
 def names(case: Case, file: h5py.File) -> None:

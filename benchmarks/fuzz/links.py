@@ -14,6 +14,11 @@ def files(folder: Path) -> list[Path]:
     return sorted(path for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
 
 
+def is_small(path: Path) -> bool:
+    """Is it a regular file that can be read as a whole? An earlier mutation may have made another thing of it."""
+    return path.is_file() and not path.is_symlink() and path.stat().st_size < 1 << 26
+
+
 def folders(folder: Path) -> list[Path]:
     """The folders in a folder, in order."""
     return sorted(path for path in folder.rglob("*") if path.is_dir() and not path.is_symlink())

@@ -49,7 +49,7 @@ def sound(path: Path, demonstrations: Path) -> None:
 
 def documents(case: Case, path: Path) -> None:
     """A JSON file is hostile."""
-    found = sorted(file for file in path.glob("*.json") if file.is_file() and not file.is_symlink())
+    found = sorted(file for file in path.glob("*.json") if links.is_small(file))
     if found:
         file = case.pick(found)
         case.note(file.name)
@@ -60,7 +60,7 @@ def texts(case: Case, path: Path) -> None:
     """Every name and text in the run is hostile."""
     name = values.name(case)
     case.note(ascii(name)[:40])
-    for file in path.glob("*.json"):
+    for file in filter(links.is_small, sorted(path.glob("*.json"))):
         said = json.loads(file.read_text())
         for place in values.places(said):
             inner = said
@@ -80,6 +80,8 @@ def _kept(place: tuple[Any, ...]) -> bool:
 
 def history(case: Case, path: Path) -> None:
     """history.jsonl is hostile."""
+    if not links.is_small(path / "history.jsonl"):
+        return
     lines = (path / "history.jsonl").read_text().splitlines()
     at = int(case.random.integers(len(lines)))
     kind = case.pick(("line", "line", "many", "deep", "numbers", "steps"))
@@ -99,6 +101,8 @@ def history(case: Case, path: Path) -> None:
 def many(case: Case, path: Path) -> None:
     """A document with a list of a hundred thousand entries, or hundreds of megabytes."""
     name, key = case.pick((("fit.json", "expertise"), ("fit.json", "returns"), ("data.json", "returns"), ("departures.json", "people"), ("fit.json", "warnings")))
+    if not links.is_small(path / name):
+        return
     said = json.loads((path / name).read_text())
     if case.chance(0.3):
         text = json.dumps(said)[:-1] + ', "more": [' + "[]," * case.pick((1_000_000, 80_000_000)) + "[]]}"
@@ -110,7 +114,8 @@ def many(case: Case, path: Path) -> None:
 
 def policy(case: Case, path: Path) -> None:
     """The policy is hostile."""
-    policies.made(case, path / "policy.safetensors")
+    if links.is_small(path / "policy.safetensors"):
+        policies.made(case, path / "policy.safetensors")
 
 
 def folder(case: Case, path: Path) -> None:
@@ -121,7 +126,8 @@ def folder(case: Case, path: Path) -> None:
 def film(case: Case, path: Path) -> None:
     """Pictures that are none."""
     name = case.pick(("film.png", "film.webp"))
-    (path / name).write_bytes(pictures.hostile(case, 8, 6))
+    if links.is_small(path / name):
+        (path / name).write_bytes(pictures.hostile(case, 8, 6))
 
 
 def baselines(case: Case, path: Path) -> None:
@@ -139,7 +145,7 @@ def baselines(case: Case, path: Path) -> None:
         place = place / "baselines" / "bc"
         place.mkdir(parents=True)
         for file in path.iterdir():
-            if file.is_file():
+            if links.is_small(file):
                 (place / file.name).write_bytes(file.read_bytes())
     for number in range(200 if kind == "many" else 0):
         (inside / f"other {number}").mkdir()
@@ -161,10 +167,12 @@ RUNS = (documents, documents, documents, texts, texts, history, many, policy, po
 
 def signed(case: Case, path: Path) -> None:
     """Write checksums that are right, as whoever forges a run would; or wrong ones."""
+    if not links.is_small(path / "fit.json"):
+        return
     try:
         said = json.loads((path / "fit.json").read_text())
         names = ("policy.safetensors", "data.json", "history.jsonl", "film.png", "departures.json")
-        said["files"] = {name: policies.checksum(path / name) for name in names if (path / name).stat().st_size < 1 << 30 and (path / name).is_file()}
+        said["files"] = {name: policies.checksum(path / name) for name in names if links.is_small(path / name)}
     except (OSError, ValueError, TypeError, RecursionError):
         return
     if case.chance(0.3):
@@ -182,7 +190,7 @@ def run(case: Case) -> Path:
     case.reading["command"] = case.pick(("report", "report", "curate", "export"))
     case.note(case.reading["command"])
     case.mutate(path, RUNS)
-    if case.chance(0.3) and not (path / "fit.json").is_symlink() and not (path / "fit.json").is_fifo():
+    if case.chance(0.3):
         signed(case, path)
     return path
 
@@ -201,10 +209,9 @@ def exported(case: Case) -> Path:
     (path / "README.md").write_text("# A policy\n")
     case.mutate(path, (documents, policy, policy, folder, folder))
     named = path / "policy.safetensors"
-    if named.is_symlink() and named.is_file():  # what a user names may be a link
-        content = named.read_bytes()
+    if named.is_symlink():  # what a user names may be a link
         named.unlink()
-        named.write_bytes(content)
+        policies.made(case, named)
     return named
 
 
