@@ -44,7 +44,8 @@ def name(case: Case) -> str:
     """A hostile name; one in ten is of 10 MB."""
     kind = case.random.random()
     if kind < 0.1:
-        return case.pick(("x", "\x1b[2J", "é", "<b>")) * 10_000_000
+        part = case.pick(("x", "\x1b[2J", "é", "<b>"))
+        return part * (10_000_000 // len(part))
     chosen = case.pick(NAMES)
     return chosen + case.pick(NAMES) if kind < 0.2 else chosen
 
