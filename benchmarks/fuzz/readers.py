@@ -1,0 +1,71 @@
+"""What is done with a hostile file: all that the commands would do, short of training."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+
+from fuzz.case import Case
+from irleed.cli import inspect
+from irleed.curate import curate, read_run
+from irleed.data import Reading, lazy, load, summarise
+from irleed.envs.mdp_files import load_mdp
+from irleed.export import description, export
+from irleed.iq.saved import load_policy
+from irleed.policy import TabularPolicy
+from irleed.report.page import write
+
+RAW = (b"<img src=x", b"<script>alert(", b"<svg onload", b"onerror=alert(1)>")  # of `fuzz.values.NAMES`
+
+
+class Unescaped(Exception):
+    """Text of the file stands in a page as markup."""
+
+
+def demonstrations(case: Case, path: Path) -> list[bytes]:
+    """Load, look at every number, and print what `irleed inspect` prints, as text and as JSON."""
+    data = load(path, Reading(**case.reading))
+    held = [np.ascontiguousarray(rows).tobytes() for _, rows in lazy.chunks(data.obs)]
+    held += [np.asarray(data.action).tobytes(), *(name.encode("utf-8", "replace") for name in data.names)]
+    summary = summarise(data)
+    json.dumps(summary)
+    inspect._show(summary, Console())
+    return held
+
+
+def mdp(case: Case, path: Path) -> list[bytes]:
+    """Load."""
+    found, _ = load_mdp(path)
+    return [np.asarray(found.features).tobytes()]
+
+
+def policy(case: Case, path: Path) -> list[bytes]:
+    """Load, describe, and ask for an action."""
+    found = load_policy(path)
+    said = json.dumps(description(found))
+    if isinstance(found, TabularPolicy):
+        found.predict(0, deterministic=True)
+    else:
+        found.predict(np.zeros(found.observation_shape, np.float32), deterministic=True)
+    return [said.encode()]
+
+
+def folder_of_run(case: Case, path: Path) -> list[bytes]:
+    """Report, curate or export."""
+    out = case.home / "out"
+    out.mkdir()
+    which = case.reading.get("command")
+    if which == "curate":
+        run = read_run(path)
+        found = curate(load(case.home / "data.npz", run.reading), run)
+        json.dumps(found.rows())
+    elif which == "export":
+        export(path, out / "exported", onnx=False)
+    else:
+        write([path], out / "report.html")
+    texts = [file.read_bytes() for file in out.rglob("*") if file.is_file()]
+    for text in texts:
+        if found := [mark for mark in RAW if mark in text]:
+            raise Unescaped(found[0])
+    return texts
