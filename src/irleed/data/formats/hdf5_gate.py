@@ -5,57 +5,19 @@ looked at before it is followed, how values are stored before their shape is ask
 before they are read. What would leave the file, or is larger than the budget of the read, is a one-line `DataError`.
 """
 
-import dataclasses
-import functools
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from irleed._npz import printable
 from irleed.data.formats.base import library, refuse
-from irleed.data.formats.hdf5_values import Values
-from irleed.data.limits import ALWAYS, Budget
+from irleed.data.formats.hdf5_values import Values, Visit
+from irleed.data.limits import Budget
 
 DEEPEST = 32  # groups in groups that are searched, and soft links that lead to soft links
 LARGEST_ATTRIBUTE = 1 << 16  # bytes
 LOOKUPS = 50_000  # entries that may be looked up in any file; and one more for every PER_LOOKUP bytes of it
-COLLECTION = re.compile(rb"GCOL.{4}(.{8})", re.DOTALL)  # of texts and sequences of various lengths, with its size
 PER_LOOKUP = 64  # an entry that is no copy of another takes more in all
-
-
-@dataclasses.dataclass
-class Visit:
-    """A file that is open, and what a read of it may still take: memory, and entries that are looked up."""
-
-    path: Path
-    file: Any  # h5py's
-    budget: Budget
-    lookups: int
-
-    def count(self, entries: int = 1) -> None:
-        """Count entries that are looked up; in a file whose groups contain each other there is no end of them."""
-        self.lookups -= entries
-        if self.lookups < 0:
-            got, expected = "more entries than a file of its size holds", "every group and dataset in one place"
-            refuse(self.path, got, expected, "write it again without links")
-
-    @functools.cached_property
-    def longest_text(self) -> int:
-        """Bytes that no text and no sequence has more of: those of the largest collection of such, or of all the file.
-
-        A large file is not searched: its texts are then read one by one.
-        """
-        size, largest, before = self.path.stat().st_size, 1, b""
-        if size >= ALWAYS:
-            return size
-        with self.path.open("rb") as file:
-            while block := file.read(1 << 20):
-                block = before + block
-                for found in COLLECTION.finditer(block):
-                    largest = max(largest, int.from_bytes(found[1], "little"))
-                before = block[-15:]
-        return min(largest, size)
 
 
 class Group:

@@ -1,26 +1,61 @@
 """Datasets of an HDF5 file that somebody else wrote, checked before they are read."""
 
+import dataclasses
 import functools
 import math
-from typing import TYPE_CHECKING, Any
+import re
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from irleed._npz import printable
 from irleed.data.formats.base import library, refuse
 from irleed.data.formats.hdf5_chunks import DEFLATE, Chunks
-from irleed.data.limits import ALWAYS, EXPANSION
-
-if TYPE_CHECKING:
-    from irleed.data.formats.hdf5_gate import Visit
+from irleed.data.limits import ALWAYS, EXPANSION, Budget
 
 OBJECT = 128  # bytes that Python takes for a short text or sequence
+COLLECTION = re.compile(rb"GCOL.{4}(.{8})", re.DOTALL)  # of texts and sequences of various lengths, with its size
+
+
+@dataclasses.dataclass
+class Visit:
+    """A file that is open, and what a read of it may still take: memory, and entries that are looked up."""
+
+    path: Path
+    file: Any  # h5py's
+    budget: Budget
+    lookups: int
+
+    def count(self, entries: int = 1) -> None:
+        """Count entries that are looked up; in a file whose groups contain each other there is no end of them."""
+        self.lookups -= entries
+        if self.lookups < 0:
+            got, expected = "more entries than a file of its size holds", "every group and dataset in one place"
+            refuse(self.path, got, expected, "write it again without links")
+
+    @functools.cached_property
+    def longest_text(self) -> int:
+        """Bytes that no text and no sequence has more of: those of the largest collection of such, or of all the file.
+
+        A large file is not searched: its texts are then read one by one.
+        """
+        size, largest, before = self.path.stat().st_size, 1, b""
+        if size >= ALWAYS:
+            return size
+        with self.path.open("rb") as file:
+            while block := file.read(1 << 20):
+                block = before + block
+                for found in COLLECTION.finditer(block):
+                    largest = max(largest, int.from_bytes(found[1], "little"))
+                before = block[-15:]
+        return min(largest, size)
 
 
 class Values:
     """A dataset with its values in this file, stored in a way that is known."""
 
-    def __init__(self, visit: "Visit", dataset: Any, name: str):
+    def __init__(self, visit: Visit, dataset: Any, name: str):
         self.visit, self.name, self._id = visit, name, dataset
         self.where = f"{printable(visit.path)}, {printable(name)}"
         h5d, plan = library("h5py", "formats").h5d, dataset.get_create_plist()
