@@ -32,8 +32,8 @@ os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 import numpy as np  # noqa: E402
 from safetensors.numpy import load_file  # noqa: E402
 
-from irleed.cli import main as irleed  # noqa: E402
-from irleed.data import Demonstrations, Episode, save  # noqa: E402
+from irleed.cli import main as irleed
+from irleed.data import Demonstrations, Episode, save
 
 KINDS = {
     "offline": ("--steps", "300"),
@@ -147,7 +147,7 @@ def kill(kinds: list[str], kills: int, seed: int) -> bool:
 
 def cost() -> None:
     """The time that a default fit spends on checkpoints and logs, offline and online."""
-    from irleed import checkpoint
+    from irleed.runs import checkpoint
 
     spent = [0.0]
     keep = checkpoint.Keeper.save

@@ -15,12 +15,12 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from irleed.analysis.curation import Curation, curate, read_run
 from irleed.cli.methods import say
-from irleed.curate import Curation, curate, read_run
 from irleed.data import Demonstrations, load, save
 from irleed.data.formats import imitation, lerobot, minari, robomimic
 from irleed.errors import ConfigError, problem
-from irleed.store import beside
+from irleed.runs.directory import beside
 
 KEEP, DROP = "irleed_keep", "irleed_drop"  # masks in a robomimic file
 

@@ -15,19 +15,19 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from irleed import demo
-from irleed.arena import DeviceArena
-from irleed.checkpoint import writing
 from irleed.cli.methods import OFFLINE, everyone, highest, learner, say, trained
 from irleed.cli.run import Keeping
 from irleed.data import Demonstrations, Reading, load, save
 from irleed.envs.cartpole import CartPole
-from irleed.evaluate import Earned
-from irleed.expertise import Expertise, with_interval
-from irleed.fit_networks import MEMBERS, NetworkFit
+from irleed.experiments import demo
+from irleed.fit.networks import MEMBERS, NetworkFit
+from irleed.fit.result import write
+from irleed.model.expertise import Expertise, with_interval
 from irleed.report import compare, page
-from irleed.result import write
-from irleed.store import prepare
+from irleed.rollout import DeviceArena
+from irleed.rollout.evaluation import Earned
+from irleed.runs.checkpoint import writing
+from irleed.runs.directory import prepare
 
 STEPS = 4_000  # a fifth of the usual, chosen for the time it takes alone
 BUNDLED, DATA = "cartpole", "demonstrations.npz"

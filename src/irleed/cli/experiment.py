@@ -9,8 +9,8 @@ from rich.console import Console
 
 from irleed.cli.methods import say
 from irleed.experiments import control, control_results, gridworld, gridworld_results, hopper, hopper_results
-from irleed.report import progress
-from irleed.store import prepare
+from irleed.runs import progress
+from irleed.runs.directory import prepare
 
 
 @dataclass(frozen=True)

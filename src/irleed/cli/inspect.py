@@ -14,7 +14,7 @@ from rich.table import Table
 
 from irleed.cli.methods import say
 from irleed.data import Reading, load, summarise
-from irleed.report import inspect_page
+from irleed.report import inspection as inspect_page
 
 HEIGHTS = {True: " ▁▂▃▄▅▆▇█", False: " .:-=+*#@"}  # where blocks can be printed, and where not
 HEADINGS = {

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from irleed._npz import printable
+from irleed._io import printable
 from irleed.errors import DataError, problem
 
 EXPANSION = 100.0  # times its own size that a file may take; real recordings stay below 50

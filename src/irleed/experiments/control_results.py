@@ -16,8 +16,9 @@ from irleed.experiments import paper
 from irleed.experiments.control import ControlConfig, Outcome
 from irleed.experiments.control_methods import ORACLES
 from irleed.experiments.gridworld_results import rank_correlation
-from irleed.report import figures, style
-from irleed.store import write_json
+from irleed.report import figures
+from irleed.report import figures as style
+from irleed.runs.directory import write_json
 
 RESAMPLES = 10_000
 NAMES = {

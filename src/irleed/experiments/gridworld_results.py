@@ -14,8 +14,9 @@ from irleed._typing import Array, Float, Int
 from irleed.envs.gridworld import paper_gridworld
 from irleed.experiments import paper
 from irleed.experiments.gridworld import ACCURACY, DEMONSTRATORS, EPISODES, MAX_PRECISION, GridworldConfig, Lane
-from irleed.report import figures, style
-from irleed.store import write_json
+from irleed.report import figures
+from irleed.report import figures as style
+from irleed.runs.directory import write_json
 
 NAMES = {"maxent": "IRL", "irleed": "IRLEED"}
 # The level of precision whose curves are drawn, as in the paper, and the setting whose rewards are.

@@ -12,9 +12,10 @@ from rich.table import Table
 from irleed._typing import Array, Float
 from irleed.experiments import paper
 from irleed.experiments.hopper import LAST, POLICIES, HopperConfig, Outcome
-from irleed.report import figures, style
-from irleed.report.learning_curves import learning_curves
-from irleed.store import write_json
+from irleed.report import figures
+from irleed.report import figures as style
+from irleed.report.curves import learning_curves
+from irleed.runs.directory import write_json
 
 RESAMPLES = 10_000
 NAMES = {

@@ -9,7 +9,7 @@ from irleed.report.expertise import ranked
 from irleed.report.facts import PAPER
 from irleed.report.markup import counted, interval, listed, number
 from irleed.report.returns import demonstrators, policies, said
-from irleed.report.runs import FitRun
+from irleed.runs.kinds import FitRun
 
 HEAD = """---
 library_name: irleed

@@ -10,9 +10,9 @@ from pathlib import Path
 from irleed.errors import ConfigError, problem
 from irleed.report import compare, curves, departures, experiment, expertise, facts, maps, returns
 from irleed.report.markup import Safe, counted, element, join, listed, listing, number, paragraph, part
-from irleed.report.reading import read_run
-from irleed.report.runs import ExperimentRun, FitRun, Run
-from irleed.store import beside
+from irleed.runs.directory import beside
+from irleed.runs.kinds import ExperimentRun, FitRun, Run
+from irleed.runs.reader import read_run
 
 
 def write(runs: list[Path], out: Path) -> Path:

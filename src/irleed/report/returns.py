@@ -2,7 +2,7 @@
 
 from irleed.report import svg
 from irleed.report.markup import Safe, counted, element, figure, interval, listed, number, paragraph, part, table
-from irleed.report.runs import Estimate, FitRun
+from irleed.runs.kinds import Estimate, FitRun
 
 MOST_DRAWN, MOST_ROWS = 40, 500
 MOST_FILM = 1_000_000  # characters of films on a page

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from irleed._npz import CORRUPT, printable
+from irleed._io import CORRUPT, printable
 from irleed._typing import Bool, Int, Shaped
-from irleed.data.checks import listed
 from irleed.data.formats.base import joined, library, refuse
+from irleed.data.validation import listed
 
 
 @contextlib.contextmanager

@@ -9,13 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from irleed._npz import CORRUPT, printable
+from irleed._io import CORRUPT, printable
 from irleed._typing import Bool, Int, Shaped
 from irleed.data import lazy
-from irleed.data.checks import listed, native
 from irleed.data.formats.base import joined, library, refuse
-from irleed.data.lazy import LazyRows
-from irleed.data.sources import InFile, Source, runs
+from irleed.data.lazy import InFile, LazyRows, Source, runs
+from irleed.data.validation import listed, native
 from irleed.errors import ConfigError
 
 MAGIC = b"\x89HDF\r\n\x1a\n"

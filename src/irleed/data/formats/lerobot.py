@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from irleed._npz import CORRUPT, printable
-from irleed.data.checks import listed, starts
+from irleed._io import CORRUPT, printable
 from irleed.data.demonstrations import Demonstrations
 from irleed.data.formats.arrow import labelled, numbers, refuse_row
 from irleed.data.formats.base import Format, Reading, library, refuse
@@ -20,6 +19,7 @@ from irleed.data.formats.lerobot_cameras import CAMERAS, camera, seen
 from irleed.data.formats.parquet import Files
 from irleed.data.formats.tables import from_table
 from irleed.data.lazy import LazyRows, SideBySide
+from irleed.data.validation import listed, starts
 
 WHO = ("demonstrator", "operator")
 NO_VECTORS = (*CAMERAS, "string")

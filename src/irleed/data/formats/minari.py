@@ -14,13 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from irleed._npz import printable
+from irleed._io import printable
 from irleed._typing import Shaped
-from irleed.data.checks import listed
 from irleed.data.demonstrations import Demonstrations, Episode
 from irleed.data.formats import minari_hdf5
 from irleed.data.formats.base import Format, Reading, joined, library, refuse
 from irleed.data.lazy import LazyRows
+from irleed.data.validation import listed
 from irleed.errors import IrleedError
 
 WHO = ("demonstrator", "operator", "annotator", "author")  # where "data" looks, in this order

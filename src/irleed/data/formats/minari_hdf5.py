@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from irleed._npz import printable
+from irleed._io import printable
 from irleed.data import lazy
 from irleed.data.formats import hdf5
 from irleed.data.formats.base import library, refuse
-from irleed.data.formats.images import Pictures
+from irleed.data.formats.media import Pictures
 from irleed.data.lazy import LazyRows
 
 FILE = "main_data.hdf5"

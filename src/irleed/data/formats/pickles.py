@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from irleed._npz import printable
+from irleed._io import printable
 from irleed.data.formats.base import refuse
 from irleed.errors import DataError
 

@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from irleed._npz import CORRUPT, printable
-from irleed.data.checks import listed
+from irleed._io import CORRUPT, printable
 from irleed.data.demonstrations import Demonstrations, Episode
 from irleed.data.formats import hdf5
 from irleed.data.formats.base import Format, Reading, library, refuse
 from irleed.data.lazy import concatenate, part
+from irleed.data.validation import listed
 from irleed.errors import ConfigError, DataError
 
 DEMO = re.compile(r"demo_([0-9]+)")
