@@ -17,12 +17,12 @@ from pathlib import Path
 
 from kill import KINDS, demonstrations, ended, files, fit, make_small, started
 
-from irleed.curate import curate
-from irleed.curate import read_run as read_policy
+from irleed.analysis.curation import curate
+from irleed.analysis.curation import read_run as read_policy
 from irleed.data import load
 from irleed.errors import IrleedError
 from irleed.report.page import page
-from irleed.report.reading import read_run
+from irleed.runs.reader import read_run
 
 RUNS = ("online", "baselines", "mdp")  # with a film, with other methods, with tables and maps
 

@@ -39,11 +39,11 @@ os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 import numpy as np  # noqa: E402
 from safetensors import safe_open  # noqa: E402
 
-from irleed.arena import host  # noqa: E402
-from irleed.cli import main as irleed  # noqa: E402
-from irleed.data import Demonstrations, Episode, save  # noqa: E402
-from irleed.errors import DataError  # noqa: E402
-from irleed.report.reading import read_run  # noqa: E402
+from irleed.cli import main as irleed
+from irleed.data import Demonstrations, Episode, save
+from irleed.errors import DataError
+from irleed.rollout import host
+from irleed.runs.reader import read_run
 
 KEPT = ("--seeds", "2", "--checkpoint-every", "0")
 KINDS = {
@@ -272,7 +272,7 @@ def kill(kinds: list[str], kills: int, seed: int) -> bool:
 
 def cost() -> None:
     """The time that a default fit spends on checkpoints and logs, offline and online."""
-    from irleed import checkpoint
+    from irleed.runs import checkpoint
 
     spent = [0.0]
     keep = checkpoint.Keeper.save

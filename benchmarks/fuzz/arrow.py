@@ -63,11 +63,17 @@ def bomb(case: Case, target: dict[str, Any]) -> None:
     def make(path: Path) -> None:
         zeros = np.zeros(rows)
         obs = pa.array([None], pa.list_(pa.list_(pa.float64())))
-        inner = pa.ListArray.from_arrays(pa.array([0, rows // 4], pa.int32()), pa.FixedSizeListArray.from_arrays(pa.array(zeros), 4).cast(pa.list_(pa.float64())))
+        inner = pa.ListArray.from_arrays(
+            pa.array([0, rows // 4], pa.int32()),
+            pa.FixedSizeListArray.from_arrays(pa.array(zeros), 4).cast(pa.list_(pa.float64())),
+        )
         obs = inner
         acts = pa.array([[0] * 3])
         batch = pa.table({"obs": obs, "acts": acts, "terminal": pa.array([True])})
-        with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_stream(sink, batch.schema, options=pa.ipc.IpcWriteOptions(compression=press)) as out:
+        with (
+            pa.OSFile(str(path), "wb") as sink,
+            pa.ipc.new_stream(sink, batch.schema, options=pa.ipc.IpcWriteOptions(compression=press)) as out,
+        ):
             for _ in range(batches):
                 out.write_table(batch)
 
@@ -85,7 +91,9 @@ def views(case: Case, target: dict[str, Any]) -> None:
         column = pa.RunEndEncodedArray.from_arrays(pa.array([rows], pa.int32()), pa.array([1.0]))
     else:
         inner = pa.array(np.zeros(10_000))
-        column = pa.ListViewArray.from_arrays(pa.array(np.zeros(rows, np.int32)), pa.array(np.full(rows, 10_000, np.int32)), inner)
+        column = pa.ListViewArray.from_arrays(
+            pa.array(np.zeros(rows, np.int32)), pa.array(np.full(rows, 10_000, np.int32)), inner
+        )
     name = case.pick(("obs", "acts", "infos", "rews", "demonstrator"))
     plain = pa.ListArray.from_arrays(pa.array(np.arange(rows + 1, dtype=np.int32)), pa.array(np.zeros(rows)))
     target["table"] = pa.table({"obs": plain, "acts": plain, "terminal": pa.array(np.ones(rows, bool))})
@@ -104,7 +112,19 @@ def ragged(case: Case, target: dict[str, Any]) -> None:
             case.note("not in Arrow")
 
 
-ROWS = (people, people, bomb, bomb, views, ragged, ragged, tables.types, tables.gaps, tables.metadata, tables.columns_twice)
+ROWS = (
+    people,
+    people,
+    bomb,
+    bomb,
+    views,
+    ragged,
+    ragged,
+    tables.types,
+    tables.gaps,
+    tables.metadata,
+    tables.columns_twice,
+)
 
 
 def features(case: Case, said: dict[str, Any]) -> None:
@@ -158,6 +178,8 @@ def write(case: Case, target: dict[str, Any], path: Path) -> None:
         path.write_bytes(target["file"].read_bytes())
         return
     rows, opened = target["table"], pa.ipc.new_file if case.chance(0.05) else pa.ipc.new_stream
-    options = pa.ipc.IpcWriteOptions(compression=case.pick((None, None, "zstd", "lz4")), emit_dictionary_deltas=case.chance(0.5))
+    options = pa.ipc.IpcWriteOptions(
+        compression=case.pick((None, None, "zstd", "lz4")), emit_dictionary_deltas=case.chance(0.5)
+    )
     with pa.OSFile(str(path), "wb") as sink, opened(sink, rows.schema, options=options) as out:
         out.write_table(rows, case.pick((1, 2, 1_000_000)) if len(rows) < 1000 else None)

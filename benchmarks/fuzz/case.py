@@ -72,4 +72,3 @@ class Case:
             make(beside)
             beside.replace(path)
         return path
-

@@ -172,7 +172,9 @@ def bomb(case: Case, file: h5py.File) -> None:
     for _ in range(times):
         create.set_deflate(9)
     space = h5py.h5s.create_simple(shape)
-    made = h5py.h5d.create(file.id, name.encode(), h5py.h5t.py_create(old.dtype), space, _parents(create=create)[0], _parents()[1])
+    made = h5py.h5d.create(
+        file.id, name.encode(), h5py.h5t.py_create(old.dtype), space, _parents(create=create)[0], _parents()[1]
+    )
     made.write_direct_chunk((0,) * len(shape), data)
 
 
@@ -188,7 +190,13 @@ def small_chunks(case: Case, file: h5py.File) -> None:
     name = a_dataset(case, file)
     old = replaced(file, name)
     rows = case.pick((1 << 22, 1 << 24))
-    file.create_dataset(name, data=np.zeros((rows, *old.shape[1:]), old.dtype), chunks=(1 << 18, *old.shape[1:]), compression=9, shuffle=True)
+    file.create_dataset(
+        name,
+        data=np.zeros((rows, *old.shape[1:]), old.dtype),
+        chunks=(1 << 18, *old.shape[1:]),
+        compression=9,
+        shuffle=True,
+    )
 
 
 def claimed(case: Case, file: h5py.File) -> None:
@@ -206,14 +214,31 @@ def claimed(case: Case, file: h5py.File) -> None:
         file.create_dataset(name, shape=shape, dtype=old.dtype)
     else:
         most = (None,) * len(shape) if kind == "resizable" else None
-        file.create_dataset(name, shape=shape, dtype=old.dtype, chunks=tuple(min(side, 1000) for side in shape), maxshape=most)
+        file.create_dataset(
+            name, shape=shape, dtype=old.dtype, chunks=tuple(min(side, 1000) for side in shape), maxshape=most
+        )
 
 
 def types(case: Case, file: h5py.File) -> None:
     """A data set of another type: text of any length, references, compounds, enumerations, arrays."""
     name = a_dataset(case, file)
     rows = max(1, len(replaced(file, name)))
-    kind = case.pick(("text", "vlen", "reference", "region", "compound", "enum", "opaque", "array", "bytes", "half", "complex", "long"))
+    kind = case.pick(
+        (
+            "text",
+            "vlen",
+            "reference",
+            "region",
+            "compound",
+            "enum",
+            "opaque",
+            "array",
+            "bytes",
+            "half",
+            "complex",
+            "long",
+        )
+    )
     case.note(f"{name}: {kind}")
     text = values.text_without_zero(case).encode("utf-8", "replace").decode()
     made = {
@@ -263,9 +288,13 @@ def names(case: Case, file: h5py.File) -> None:
 def attributes(case: Case, file: h5py.File) -> None:
     """Attributes that are looked at have hostile values."""
     group = a_group(case, file)
-    key = case.pick(("num_samples", "total_steps", "id", "demonstrator", "env_args", "total_episodes", "total", "operator"))
+    key = case.pick(
+        ("num_samples", "total_steps", "id", "demonstrator", "env_args", "total_episodes", "total", "operator")
+    )
     text = values.text_without_zero(case).encode("utf-8", "replace").decode()[:60_000]
-    group.attrs[key] = case.pick((-1, 2**63 - 1, np.nan, text, np.zeros(100), h5py.Empty("f8"), "[" * 50_000, 0.5, True))
+    group.attrs[key] = case.pick(
+        (-1, 2**63 - 1, np.nan, text, np.zeros(100), h5py.Empty("f8"), "[" * 50_000, 0.5, True)
+    )
 
 
 def filters(case: Case, file: h5py.File) -> None:

@@ -43,7 +43,11 @@ def spaces(case: Case, said: dict) -> None:
 
 def environment(case: Case, said: dict) -> None:
     """The environment that the data name is code somewhere, or the spaces are missing, so that it would be made."""
-    spec = {"id": "x-v0", "entry_point": case.pick(("os:system", "subprocess:Popen", "this:x")), "kwargs": {"command": "id", "args": "id"}}
+    spec = {
+        "id": "x-v0",
+        "entry_point": case.pick(("os:system", "subprocess:Popen", "this:x")),
+        "kwargs": {"command": "id", "args": "id"},
+    }
     said["env_spec"] = json.dumps(spec)
     said["eval_env_spec"] = json.dumps(spec)
     if case.chance(0.7):
@@ -52,8 +56,21 @@ def environment(case: Case, said: dict) -> None:
 
 def claims(case: Case, said: dict) -> None:
     """Numbers of episodes and steps, the format and other facts are other ones."""
-    key = case.pick(("total_episodes", "total_steps", "data_format", "jpeg_encoding", "author", "dataset_id", "minari_version", "requirements"))
-    said[key] = case.pick((0, -1, 1 << 40, "hdf5", "arrow", "parquet", True, 1e9, "../../x", None, values.name(case), [values.name(case)]))
+    key = case.pick(
+        (
+            "total_episodes",
+            "total_steps",
+            "data_format",
+            "jpeg_encoding",
+            "author",
+            "dataset_id",
+            "minari_version",
+            "requirements",
+        )
+    )
+    said[key] = case.pick(
+        (0, -1, 1 << 40, "hdf5", "arrow", "parquet", True, 1e9, "../../x", None, values.name(case), [values.name(case)])
+    )
     case.note(f"{key} = {ascii(said[key])[:30]}")
 
 

@@ -104,7 +104,9 @@ def calls(case: Case, found: dict[str, Any]) -> None:
     """A call of something that runs code, opens files or takes memory."""
     module, name, arguments = case.pick(CALLS)
     case.note(f"{module}.{name}")
-    state = case.pick((None, None, {}, {"_function": os.system}, (None, {"a": 1}), 5, (1, (1 << 40,), "f8", False, b"")))
+    state = case.pick(
+        (None, None, {}, {"_function": os.system}, (None, {"a": 1}), 5, (1, (1 << 40,), "f8", False, b""))
+    )
     place(case, found, Call(module, name, arguments, state))
 
 
@@ -119,8 +121,12 @@ def _dtype(code: Any, state: Any = None) -> Call:
 
 def arrays(case: Case, found: dict[str, Any]) -> None:
     """An array whose shape, type and bytes do not belong together."""
-    shape = case.pick(((1 << 40,), (-1,), (-2, -4), (), (0,), (8,), (1 << 62, 4), (0, 1 << 40), (1,) * 64, [8], "8", (2.5,)))
-    code = case.pick(("f8", "f8", "i8", "u1", "O8", "V8", "U1", "U0", "S8", "M8", "U999999", "(1000,1000)f8", "f8,i4", "?", 8))
+    shape = case.pick(
+        ((1 << 40,), (-1,), (-2, -4), (), (0,), (8,), (1 << 62, 4), (0, 1 << 40), (1,) * 64, [8], "8", (2.5,))
+    )
+    code = case.pick(
+        ("f8", "f8", "i8", "u1", "O8", "V8", "U1", "U0", "S8", "M8", "U999999", "(1000,1000)f8", "f8,i4", "?", 8)
+    )
     state = case.pick(
         (None, (3, "<", None, None, None, -1, -1, 0), (3, ">", None, None, None, -1, -1, 0), (3, "x"), (), 5,
          (3, "|", (_dtype("f8"), (1 << 20,)), None, None, -1, -1, 0), (3, "<", None, ("a",), {"a": 1}, 8, 1, 0))
@@ -131,7 +137,11 @@ def arrays(case: Case, found: dict[str, Any]) -> None:
     if kind == "_reconstruct":
         place(case, found, _array(shape, _dtype(code, state), data, case.pick((False, True, "F", 7))))
     elif kind == "_frombuffer":
-        place(case, found, Call("numpy._core.numeric", "_frombuffer", (data, _dtype(code, state), shape, case.pick("CFAK"))))
+        place(
+            case,
+            found,
+            Call("numpy._core.numeric", "_frombuffer", (data, _dtype(code, state), shape, case.pick("CFAK"))),
+        )
     else:
         place(case, found, Call("numpy.core.multiarray", "scalar", (_dtype(code, state), data)))
 
@@ -151,7 +161,10 @@ def shared(case: Case, found: dict[str, Any]) -> None:
         found |= {f"key {number}": [big] * 90 for number in range(case.pick((10, 300)))}
     elif kind == "_frombuffer":
         data, dtype = bytearray(big.nbytes), _dtype("f8")
-        made = [Call("numpy.core.numeric", "_frombuffer", (data, dtype, big.shape, "C")) for _ in range(case.pick((50, 2000)))]
+        made = [
+            Call("numpy.core.numeric", "_frombuffer", (data, dtype, big.shape, "C"))
+            for _ in range(case.pick((50, 2000)))
+        ]
         value = made
     else:
         text = "x" * big.nbytes
@@ -253,7 +266,12 @@ def scrambled(case: Case, content: bytes) -> bytes:
         elif kind == "exchanged":
             parts[at], parts[other] = parts[other], parts[at]
         else:
-            parts.insert(at, case.pick((b"0", b"2", b"(", b"1", b"t", b"l", b"d", b"R", b"b", b"a", b"e", b"u", b"s", b"N", b"\x94")))
+            parts.insert(
+                at,
+                case.pick(
+                    (b"0", b"2", b"(", b"1", b"t", b"l", b"d", b"R", b"b", b"a", b"e", b"u", b"s", b"N", b"\x94")
+                ),
+            )
     return b"".join(parts)
 
 

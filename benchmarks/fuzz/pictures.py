@@ -45,7 +45,22 @@ def png(height: int, width: int, *between: bytes, depth: int = 8, colour: int = 
 
 def hostile(case: Case, height: int, width: int) -> bytes:
     """Something that stands where a picture of this size should."""
-    kind = case.pick(("postscript", "postscript", "other", "other", "large", "claims", "text", "pixels", "cut", "bytes", "modes", "svg"))
+    kind = case.pick(
+        (
+            "postscript",
+            "postscript",
+            "other",
+            "other",
+            "large",
+            "claims",
+            "text",
+            "pixels",
+            "cut",
+            "bytes",
+            "modes",
+            "svg",
+        )
+    )
     case.note(f"picture: {kind}")
     if kind == "postscript":
         found = postscript(height, width)
@@ -61,7 +76,9 @@ def hostile(case: Case, height: int, width: int) -> bytes:
         side = case.pick((5000, 16_000, 30_000))
         return png(side, side, depth=1, colour=0)
     if kind == "claims":
-        one, other = case.pick(((65535, 65535), (1 << 30, 1), (1, 1 << 30), (0, 0), (1 << 31, 1 << 31), (height, width)))
+        one, other = case.pick(
+            ((65535, 65535), (1 << 30, 1), (1, 1 << 30), (0, 0), (1 << 31, 1 << 31), (height, width))
+        )
         return png(one, other, data=zlib.compress(bytes(1000)))
     if kind == "text":
         bomb = zlib.compress(bytes(1 << 27), 9)
@@ -78,4 +95,6 @@ def hostile(case: Case, height: int, width: int) -> bytes:
         return whole[: int(case.random.integers(len(whole)))]
     if kind == "svg":
         return b'<?xml version="1.0"?><!DOCTYPE x [<!ENTITY e SYSTEM "file:///etc/passwd">]><svg>&e;</svg>'
-    return case.pick((b"", b"\0" * 100, b"GIF89a", b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff", b"%PDF-1.4", b"x" * 5_000_000))
+    return case.pick(
+        (b"", b"\0" * 100, b"GIF89a", b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff", b"%PDF-1.4", b"x" * 5_000_000)
+    )

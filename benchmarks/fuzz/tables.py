@@ -67,7 +67,9 @@ def cells(case: Case, content: list[str]) -> None:
 
 def long_header(case: Case, content: list[str]) -> None:
     """Thousands of columns, or a line that never ends."""
-    content[0] = ",".join(["episode", *(f"obs_{n}" for n in range(case.pick((5000, 300_000)))), "action"]) + case.pick(("\n", "", "\n0,1\n"))
+    content[0] = ",".join(["episode", *(f"obs_{n}" for n in range(case.pick((5000, 300_000)))), "action"]) + case.pick(
+        ("\n", "", "\n0,1\n")
+    )
 
 
 def many_rows(case: Case, content: list[str]) -> None:
@@ -78,7 +80,11 @@ def many_rows(case: Case, content: list[str]) -> None:
 
 def marks(case: Case, content: list[str]) -> None:
     """What editors leave at the ends, and zero bytes."""
-    content[0] = case.pick(("\ufeff", "", "\n\n", "#", "\0", "sep=,\n")) + content[0] + case.pick(("\x1a", "\0" * 1000, "\n" * 99_999, ""))
+    content[0] = (
+        case.pick(("\ufeff", "", "\n\n", "#", "\0", "sep=,\n"))
+        + content[0]
+        + case.pick(("\x1a", "\0" * 1000, "\n" * 99_999, ""))
+    )
 
 
 def csv_table(case: Case) -> Path:
@@ -160,7 +166,13 @@ def runs_of_one(case: Case, target: dict[str, Any]) -> None:
     case.note(f"{groups} million rows")
 
     def make(path: Path) -> None:
-        one = pa.table({key: pa.array(np.zeros(1_000_000, np.int64 if key == "action" else float)) for key in steps() if key != "demonstrator"})
+        one = pa.table(
+            {
+                key: pa.array(np.zeros(1_000_000, np.int64 if key == "action" else float))
+                for key in steps()
+                if key != "demonstrator"
+            }
+        )
         with pq.ParquetWriter(path, one.schema, compression="zstd") as writer:
             for _ in range(groups):
                 writer.write_table(one)
@@ -197,7 +209,11 @@ def metadata(case: Case, target: dict[str, Any]) -> None:
         said = {"ARROW:extension:name": "arrow.py_extension_type", "ARROW:extension:metadata": code}
         fields = [field.with_metadata(said) for field in target["table"].schema]
         target["table"] = target["table"].cast(pa.schema(fields))
-    said = {"schema": {"ARROW:schema": base64.b64encode(code)}, "pandas": {"pandas": '{"index_columns": ["x"]}'}, "long": {"x" * 9: "y" * 5_000_000}}
+    said = {
+        "schema": {"ARROW:schema": base64.b64encode(code)},
+        "pandas": {"pandas": '{"index_columns": ["x"]}'},
+        "long": {"x" * 9: "y" * 5_000_000},
+    }
     target["table"] = target["table"].replace_schema_metadata(said.get(kind, {}))
 
 

@@ -182,12 +182,16 @@ def json_text(case: Case, value: Any) -> str:
         put(value, case.pick(found), "@HERE@")
         depth = case.pick((500, 5000, 200_000))
         deep = case.pick(("[" * depth + "]" * depth, '{"a":' * depth + "1" + "}" * depth))
-        text = json.dumps(value).replace('"@HERE@"', deep if kind == "deep" else "9" * case.pick((400, 5000, 1_000_000)))
+        text = json.dumps(value).replace(
+            '"@HERE@"', deep if kind == "deep" else "9" * case.pick((400, 5000, 1_000_000))
+        )
     if kind == "duplicate keys" and isinstance(value, dict) and value:
         key = case.pick(list(value))
-        text = f'{text[:-1]}, {json.dumps(key)}: {json.dumps(json_value(case))}}}'
+        text = f"{text[:-1]}, {json.dumps(key)}: {json.dumps(json_value(case))}}}"
     if kind == "marks":
-        text = case.pick(("\ufeff" + text, text + "\x00", text + text, text + "/*", "//\n" + text, text.replace(",", ",\n\t")))
+        text = case.pick(
+            ("\ufeff" + text, text + "\x00", text + text, text + "/*", "//\n" + text, text.replace(",", ",\n\t"))
+        )
     return text
 
 

@@ -72,7 +72,9 @@ class Archive:
             local = entry.name if entry.local is None else entry.local
             body.write(b"PK\3\4" + head + struct.pack("<HH", len(local), len(extra)) + local + extra + entry.data)
             directory.write(b"PK\1\2" + struct.pack("<H", 45) + head)
-            directory.write(struct.pack("<HHHHHII", len(entry.name), len(extra), 0, 0, 0, 0, said["offset"] & 0xFFFFFFFF))
+            directory.write(
+                struct.pack("<HHHHHII", len(entry.name), len(extra), 0, 0, 0, 0, said["offset"] & 0xFFFFFFFF)
+            )
             directory.write(entry.name + extra)
         count = (len(self.entries) if self.count is None else self.count) & 0xFFFF
         end = struct.pack("<HHHHIIH", 0, 0, count, count, directory.tell(), body.tell() & 0xFFFFFFFF, len(self.comment))
@@ -165,7 +167,9 @@ def overlapping(case: Case, archive: Archive) -> None:
     shared = archive.entries[0]
     for number in range(many):
         name = case.pick(("action.npy", "reward.npy")) if case.chance(0.01) else f"{number}.npy"
-        again = Entry(name.encode(), b"", shared.size, shared.crc, DEFLATED, claims={"offset": 0, "stored": len(shared.data)})
+        again = Entry(
+            name.encode(), b"", shared.size, shared.crc, DEFLATED, claims={"offset": 0, "stored": len(shared.data)}
+        )
         again.local = b""
         archive.entries.append(again)
 

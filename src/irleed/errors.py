@@ -1,6 +1,6 @@
 """Errors a user can mend. Every message says where, what was found, what was expected and what to do about it."""
 
-from irleed._text import escaped, shortened
+from irleed._io.text import escaped, shortened
 
 LONGEST = 2_000  # characters of each part of a message: a path fits
 

@@ -5,9 +5,8 @@ import numpy as np
 import pytest
 
 from irleed.data.conditioning import Conditioning, measured
-from irleed.data.lazy import LazyRows
+from irleed.data.lazy import InMemory, LazyRows
 from irleed.data.ranges import Ranges
-from irleed.data.sources import InMemory
 from irleed.errors import SpaceError
 
 ORDINARY = np.random.default_rng(0).normal(size=(400, 3))

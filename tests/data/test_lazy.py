@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 from irleed.data import Demonstrations, Episode, Reading, lazy, load, save
 from irleed.data.formats import hdf5
-from irleed.data.lazy import LazyRows, SideBySide
+from irleed.data.lazy import InFile, InMemory, LazyRows, SideBySide
 from irleed.data.limits import Budget
-from irleed.data.sources import InFile, InMemory
 from irleed.errors import ConfigError, DataError
 
 

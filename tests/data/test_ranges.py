@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 from irleed.data import lazy
-from irleed.data.lazy import LazyRows
+from irleed.data.lazy import InMemory, LazyRows
 from irleed.data.ranges import Ranges
-from irleed.data.sources import InMemory
 
 RANDOM = np.random.default_rng(0)
 NORMAL = RANDOM.normal(size=(500, 2))

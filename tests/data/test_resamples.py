@@ -5,10 +5,10 @@ import dataclasses
 import jax
 import numpy as np
 
-from irleed.data import Demonstrations, Episode, lazy, resamples
-from irleed.data.lazy import LazyRows
-from irleed.data.resamples import Resamples, some_of_everyone
-from irleed.data.sources import InMemory
+from irleed.data import Demonstrations, Episode, lazy
+from irleed.data import batches as resamples
+from irleed.data.batches import Resamples, some_of_everyone
+from irleed.data.lazy import InMemory, LazyRows
 from irleed.data.transitions import Transitions
 
 CHOSEN = np.array([[0, 1, 2, 3], [3, 3, 0, 1], [2, 2, 2, 2]])

@@ -9,10 +9,10 @@ import pytest
 
 pytest.importorskip("mujoco")
 
-from irleed.arena import HostArena, drawn, likeliest
 from irleed.errors import ConfigError
 from irleed.experiments import hopper, hopper_data, hopper_results
 from irleed.experiments.hopper import HopperConfig
+from irleed.rollout import HostArena, drawn, likeliest
 
 pytestmark = pytest.mark.optax
 

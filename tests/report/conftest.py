@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from irleed.analysis.recordings import animated, strip
 from irleed.cli import main
 from irleed.envs.gridworld import paper_gridworld
 from irleed.envs.mdp_files import save_mdp
-from irleed.film import animated, strip
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results"
 HOSTILE = (

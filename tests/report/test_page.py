@@ -14,8 +14,8 @@ from irleed.cli.fit import FitCommand
 from irleed.errors import ConfigError, DataError
 from irleed.report import compare, expertise, facts, maps, returns
 from irleed.report.page import page, write
-from irleed.report.reading import read_run
-from irleed.report.runs import Estimate, FitRun, Person
+from irleed.runs.kinds import Estimate, FitRun, Person
+from irleed.runs.reader import read_run
 
 KINDS = (["gridworld"], ["networks"], ["control"], ["sweep"], ["gridworld", "networks", "control", "sweep"])
 

@@ -7,7 +7,7 @@ from typing import Annotated
 import tyro
 from rich.console import Console
 
-from irleed._text import escaped
+from irleed._io.text import escaped
 from irleed.cli.curate import CurateCommand
 from irleed.cli.demo import Demo
 from irleed.cli.doctor import DoctorCommand

@@ -14,9 +14,9 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from irleed._files import beside
-from irleed._text import cell, csv_cell, say
-from irleed.curate import Curation, curate, read_run
+from irleed._io.files import beside
+from irleed._io.text import cell, csv_cell, say
+from irleed.analysis.curation import Curation, curate, read_run
 from irleed.data import Demonstrations, load, save
 from irleed.data.formats import imitation, lerobot, minari, robomimic
 from irleed.errors import ConfigError, problem

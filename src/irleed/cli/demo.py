@@ -16,20 +16,20 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from irleed import demo
-from irleed._files import writing
-from irleed._text import cell, say, shell
-from irleed.arena import DeviceArena
+from irleed._io.files import writing
+from irleed._io.text import cell, say, shell
 from irleed.cli.methods import OFFLINE, everyone, highest, learner, trained
 from irleed.cli.run import Keeping
 from irleed.data import Demonstrations, Reading, load, save
 from irleed.envs.cartpole import CartPole
-from irleed.evaluate import Earned
-from irleed.expertise import Expertise, with_interval
-from irleed.fit_networks import MEMBERS, NetworkFit
+from irleed.experiments import demo
+from irleed.fit.networks import MEMBERS, NetworkFit
+from irleed.fit.result import write
+from irleed.model.expertise import Expertise, with_interval
 from irleed.report import compare, page
-from irleed.result import write
-from irleed.store import occupied, prepare
+from irleed.rollout import DeviceArena
+from irleed.rollout.evaluation import Earned
+from irleed.runs.directory import occupied, prepare
 
 STEPS = 4_000  # a fifth of the usual, chosen for the time it takes alone
 BUNDLED, DATA = "cartpole", "demonstrations.npz"

@@ -7,10 +7,10 @@ from typing import Any, Literal
 import tyro
 from rich.console import Console
 
-from irleed._text import say
+from irleed._io.text import say
 from irleed.experiments import control, control_results, gridworld, gridworld_results, hopper, hopper_results
-from irleed.report import progress
-from irleed.store import occupied
+from irleed.runs import progress
+from irleed.runs.directory import occupied
 
 
 @dataclass(frozen=True)

@@ -12,25 +12,24 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from irleed._files import writing
-from irleed._lock import LOCK, locked
-from irleed._text import name, say
+from irleed._io.files import writing
+from irleed._io.lock import LOCK, locked
+from irleed._io.text import name, say
 from irleed._typing import Key
-from irleed.arena import AbstractArena, HostArena, likeliest, make_arena
+from irleed.algorithms.experts.sac import SacExpert
+from irleed.algorithms.experts.soft_q import SoftCritic
+from irleed.algorithms.iq.sac import Sac
+from irleed.algorithms.iq.soft_q import SoftQ
+from irleed.algorithms.training import Progress
 from irleed.errors import ConfigError, problem
-from irleed.experiments import policies
-from irleed.experiments.critics import check_choices, check_fit, load_critic
-from irleed.experiments.experts import Experts, by_actor_critic, by_imitation, by_reward, shown_by
-from irleed.experiments.policies import load_policy
-from irleed.experiments.stages import Stages
-from irleed.iq.critic import SoftCritic
-from irleed.iq.networks import Mlp
-from irleed.iq.sac import Sac
-from irleed.iq.sac_expert import SacExpert
-from irleed.iq.soft_q import SoftQ
-from irleed.report import progress
-from irleed.run import Progress
-from irleed.store import prepare
+from irleed.model.networks import Mlp
+from irleed.rollout import AbstractArena, HostArena, likeliest, make_arena
+from irleed.runs import progress
+from irleed.runs.directory import prepare
+from irleed.simulation import policies
+from irleed.simulation.critics import check_choices, check_fit, load_critic
+from irleed.simulation.experts import Experts, Stages, by_actor_critic, by_imitation, by_reward, shown_by
+from irleed.simulation.policies import load_policy
 
 REMEDY = "choose another --out, or make room there"
 WARM = 5_000  # steps that only fill the memory

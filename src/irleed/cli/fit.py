@@ -11,35 +11,34 @@ from typing import Annotated, Any, Literal
 import tyro
 from rich.console import Console
 
-from irleed import film
-from irleed._files import writing
-from irleed._text import say
-from irleed.arena import HostArena
-from irleed.checkpoint import Stopped
+from irleed._io.files import writing
+from irleed._io.text import say
+from irleed.algorithms.tabular.irleed import Irleed
+from irleed.algorithms.tabular.paper_protocol import Planned, Published, SoftQLearning
+from irleed.algorithms.tabular.planning import Averaged, Soft
+from irleed.algorithms.tabular.visitation import tabulate
+from irleed.analysis import recordings as film
 from irleed.cli.methods import OFFLINE, ONLINE, earned_table, learner, show_beside, trained
 from irleed.cli.parsing import refuse_ignored
 from irleed.cli.run import Keeping
 from irleed.data import Demonstrations, Reading, load
 from irleed.data.limits import EXPANSION
 from irleed.data.transitions import are_choices
-from irleed.door import of_states
 from irleed.envs.mdp import FiniteMDP
 from irleed.envs.mdp_files import load_mdp
 from irleed.envs.toy_text import from_gymnasium
 from irleed.errors import ConfigError, DivergedError, problem
-from irleed.fit import Fit, fit, suitable
-from irleed.fit_checks import clipped
-from irleed.fit_networks import MEMBERS, NetworkFit
-from irleed.report import progress
+from irleed.fit.door import of_states
+from irleed.fit.networks import MEMBERS, NetworkFit
+from irleed.fit.result import write
+from irleed.fit.tabular import Fit, fit, suitable
+from irleed.fit.validation import clipped
 from irleed.report.compare import METHODS
-from irleed.report.reading import BASELINES
-from irleed.result import write
-from irleed.store import fingerprint, open_run, plain
-from irleed.tabular.irleed import Irleed
-from irleed.tabular.online import SoftQLearning
-from irleed.tabular.planning import Averaged, Soft
-from irleed.tabular.published import Planned, Published
-from irleed.tabular.statistics import tabulate
+from irleed.rollout import HostArena
+from irleed.runs import progress
+from irleed.runs.checkpoint import Stopped
+from irleed.runs.directory import fingerprint, open_run, plain
+from irleed.runs.reader import BASELINES
 
 PlannerName = Literal["soft", "averaged"]
 PLANNERS = {"soft": Soft(), "averaged": Averaged()}

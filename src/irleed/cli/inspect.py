@@ -12,9 +12,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from irleed._text import name, say
+from irleed._io.text import name, say
 from irleed.data import Reading, load, summarise
-from irleed.report import inspect_page
+from irleed.report import inspection as inspect_page
 
 HEIGHTS = {True: " ▁▂▃▄▅▆▇█", False: " .:-=+*#@"}  # where blocks can be printed, and where not
 HEADINGS = {

@@ -10,25 +10,25 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from irleed._text import cell, name, say
-from irleed.arena import AbstractArena
-from irleed.baselines.bc import BehaviourCloning
-from irleed.baselines.ileed import Ileed
-from irleed.baselines.ileed_gaussian import GaussianIleed
-from irleed.baselines.sqil import Sqil
+from irleed._io.text import cell, name, say
+from irleed.algorithms.baselines.bc import BehaviourCloning
+from irleed.algorithms.baselines.ileed import Ileed
+from irleed.algorithms.baselines.ileed_gaussian import GaussianIleed
+from irleed.algorithms.baselines.sqil import Sqil
+from irleed.algorithms.iq.gaussian_q import GaussianQ
 from irleed.cli.run import Keeping
 from irleed.data import Demonstrations
 from irleed.data.transitions import are_choices
-from irleed.evaluate import Earned
-from irleed.expertise import with_interval
-from irleed.fit_checks import Algorithm, check
-from irleed.fit_networks import NetworkFit, fit_networks
-from irleed.iq.gaussian_q import GaussianQ
-from irleed.iq.suitable import suitable
-from irleed.report import progress
+from irleed.fit.defaults import suitable
+from irleed.fit.networks import NetworkFit, fit_networks
+from irleed.fit.result import AbstractFit
+from irleed.fit.validation import Algorithm, check
+from irleed.model.expertise import with_interval
 from irleed.report.compare import METHODS
-from irleed.result import AbstractFit
-from irleed.store import fingerprint, open_run, plain
+from irleed.rollout import AbstractArena
+from irleed.rollout.evaluation import Earned
+from irleed.runs import progress
+from irleed.runs.directory import fingerprint, open_run, plain
 
 LIKELIHOOD = "Log likelihood: of what demonstrators did, on the data that all learnt from; how well they are described."
 OFFLINE, ONLINE = ("irleed", "iq", "ileed", "bc"), ("irleed", "iq", "sqil")
@@ -42,7 +42,7 @@ def learner(
     survival: bool = False,
     steps: int | None = None,
 ) -> Algorithm:
-    """The algorithm of a method's name that suits the data; see `irleed.iq.suitable`."""
+    """The algorithm of a method's name that suits the data; see `irleed.fit.defaults`."""
     continuous = not are_choices(data)
     kind = {"online": online, "survival": survival, "continuous": continuous}
     shared = suitable(data.demonstrators, iq=method == "iq", **kind)

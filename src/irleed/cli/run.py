@@ -10,10 +10,10 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Literal
 
-from irleed.checkpoint import Keeper, Log
 from irleed.errors import ConfigError, problem
-from irleed.logs import History, TensorBoard, WeightsAndBiases, library
-from irleed.store import Run
+from irleed.runs.checkpoint import Keeper, Log
+from irleed.runs.directory import Run
+from irleed.runs.logging import History, TensorBoard, WeightsAndBiases, library
 
 
 @dataclass(frozen=True)

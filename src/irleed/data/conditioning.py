@@ -19,9 +19,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from irleed._typing import Array, Float, Int, Shaped
-from irleed.data.lazy import LazyRows, chunks
+from irleed.data.lazy import LazyRows, Source, chunks
 from irleed.data.ranges import Ranges
-from irleed.data.sources import Source
 from irleed.errors import SpaceError, problem
 
 LARGEST = 1e30  # magnitude that single precision holds with room for arithmetic

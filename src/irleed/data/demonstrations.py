@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from irleed._typing import Array, Bool, Float, Int, Shaped
-from irleed.data import checks, lazy
-from irleed.data.checks import COLUMNS, check_columns, check_shapes, end_to_end, listed, native, refuse, starts
+from irleed.data import lazy
+from irleed.data import validation as checks
 from irleed.data.lazy import LazyRows
+from irleed.data.validation import COLUMNS, check_columns, check_shapes, end_to_end, listed, native, refuse, starts
 from irleed.errors import ConfigError, problem
 
 

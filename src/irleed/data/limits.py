@@ -4,7 +4,7 @@ import contextlib
 import os
 from pathlib import Path
 
-from irleed._npz import printable
+from irleed._io.npz import printable
 from irleed.errors import DataError, problem
 
 EXPANSION = 100.0  # times its own size that a file may take; real recordings stay below 50

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from irleed import _text
+from irleed._io import text as _text
 from irleed._typing import Bool
 from irleed.errors import ConfigError, problem
 

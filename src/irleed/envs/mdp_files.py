@@ -20,7 +20,7 @@ import os
 
 import numpy as np
 
-from irleed._npz import Layout, printable, read_npz, write_npz
+from irleed._io.npz import Layout, printable, read_npz, write_npz
 from irleed.data.limits import EXPANSION, Budget
 from irleed.envs.mdp import FiniteMDP
 from irleed.errors import DataError, problem

@@ -11,13 +11,14 @@ from rich.console import Group
 from rich.table import Table
 from scipy.stats import trim_mean
 
-from irleed._files import write_signed
+from irleed._io.files import write_signed
 from irleed._typing import Array, Float
 from irleed.experiments import paper
 from irleed.experiments.control import ControlConfig, Outcome
 from irleed.experiments.control_methods import ORACLES
 from irleed.experiments.gridworld_results import rank_correlation
-from irleed.report import figures, style
+from irleed.report import figures
+from irleed.report import figures as style
 
 RESAMPLES = 10_000
 NAMES = {

@@ -10,12 +10,13 @@ from rich.table import Table
 from scipy.cluster.vq import kmeans2
 from scipy.stats import rankdata
 
-from irleed._files import write_signed
+from irleed._io.files import write_signed
 from irleed._typing import Array, Float, Int
 from irleed.envs.gridworld import paper_gridworld
 from irleed.experiments import paper
 from irleed.experiments.gridworld import ACCURACY, DEMONSTRATORS, EPISODES, MAX_PRECISION, GridworldConfig, Lane
-from irleed.report import figures, style
+from irleed.report import figures
+from irleed.report import figures as style
 
 NAMES = {"maxent": "IRL", "irleed": "IRLEED"}
 # The level of precision whose curves are drawn, as in the paper, and the setting whose rewards are.

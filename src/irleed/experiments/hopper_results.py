@@ -9,12 +9,13 @@ from matplotlib.figure import Figure
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from irleed._files import write_signed
+from irleed._io.files import write_signed
 from irleed._typing import Array, Float
 from irleed.experiments import paper
 from irleed.experiments.hopper import LAST, POLICIES, HopperConfig, Outcome
-from irleed.report import figures, style
-from irleed.report.learning_curves import learning_curves
+from irleed.report import figures
+from irleed.report import figures as style
+from irleed.report.curves import learning_curves
 
 RESAMPLES = 10_000
 NAMES = {

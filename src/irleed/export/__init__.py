@@ -7,18 +7,18 @@ from typing import Any
 import numpy as np
 from safetensors.numpy import load_file
 
-from irleed._files import TEMPORARY, beside, file_digest, filling, write_signed, writing
+from irleed._io.files import TEMPORARY, beside, file_digest, filling, write_signed, writing
 from irleed.data.formats.base import library
 from irleed.errors import ConfigError, problem
 from irleed.export.card import card
 from irleed.export.graph import OBSERVATION, OPSET, write_graph
-from irleed.iq.ensemble import NetworkPolicy, perceptron
-from irleed.iq.gaussian import LOG_SPREADS
-from irleed.iq.saved import Policy, load_policy
-from irleed.policy import TabularPolicy
-from irleed.report.reading import read_run
-from irleed.report.runs import FitRun
-from irleed.store import POLICY
+from irleed.model.actions import LOG_SPREADS
+from irleed.policies.base import TabularPolicy
+from irleed.policies.ensemble import NetworkPolicy, perceptron
+from irleed.policies.files import Policy, load_policy
+from irleed.runs.directory import POLICY
+from irleed.runs.kinds import FitRun
+from irleed.runs.reader import read_run
 
 DESCRIPTION, GRAPH, CARD = "policy.json", "policy.onnx", "README.md"
 ACTIVATED = {

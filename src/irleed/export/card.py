@@ -5,13 +5,13 @@ from collections.abc import Iterable, Sequence
 from pathlib import PurePath
 from typing import Any
 
-from irleed._text import markdown
+from irleed._io.text import markdown
 from irleed.report.expertise import ranked
 from irleed.report.facts import PAPER
-from irleed.report.fields import Fields, refuse
 from irleed.report.markup import counted, interval, listed, number
 from irleed.report.returns import demonstrators, policies, said
-from irleed.report.runs import FitRun
+from irleed.runs.fields import Fields, refuse
+from irleed.runs.kinds import FitRun
 
 HEAD = """---
 library_name: irleed

@@ -6,18 +6,18 @@ from typing import Any
 
 import numpy as np
 
-from irleed._files import beside
+from irleed._io.files import beside
 from irleed.data.conditioning import FIELDS, Conditioning
 from irleed.data.formats.base import library
-from irleed.iq.ensemble import NetworkPolicy, perceptron
-from irleed.iq.gaussian import LOG_SPREADS
-from irleed.iq.gaussian_ensemble import GaussianEnsemble
-from irleed.iq.networks import Activation
-from irleed.iq.saved import Policy
-from irleed.policy import TabularPolicy
+from irleed.model.actions import LOG_SPREADS
+from irleed.model.networks import Activation
+from irleed.policies.base import TabularPolicy
+from irleed.policies.ensemble import NetworkPolicy, perceptron
+from irleed.policies.files import Policy
+from irleed.policies.gaussian import GaussianEnsemble
 
 OPSET, IR = 13, 7  # of the year 2020: runtimes on robots are seldom the newest
-NORM_FLOOR = 1e-5  # what `irleed.iq.networks.norm_relu` adds to the variance
+NORM_FLOOR = 1e-5  # what `irleed.model.networks.norm_relu` adds to the variance
 BATCH = "batch"
 OBSERVATION, ACTION = "observation", "action"
 SCORES, MEAN, LOG_SPREAD = "log_probabilities", "mean", "log_spread"

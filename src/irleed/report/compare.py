@@ -6,7 +6,7 @@ from pathlib import Path
 from irleed.report import experiment, returns, svg
 from irleed.report.expertise import compared, judged, ranked
 from irleed.report.markup import Safe, element, figure, listed, number, paragraph, part, table
-from irleed.report.runs import Estimate, ExperimentRun, FitRun, Run
+from irleed.runs.kinds import Estimate, ExperimentRun, FitRun, Run
 
 MOST_PEOPLE = 12
 # What methods are called, by the names that the command line knows them by.

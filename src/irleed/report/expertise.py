@@ -5,7 +5,7 @@ from bisect import bisect_left
 
 from irleed.report import svg
 from irleed.report.markup import Safe, counted, details, element, figure, listed, number, paragraph, part, table
-from irleed.report.runs import Estimate, FitRun, Person
+from irleed.runs.kinds import Estimate, FitRun, Person
 
 MOST_DRAWN, MOST_ROWS = 40, 500
 MOST_CROSSED = 12  # demonstrators in the table of who is told apart from whom

@@ -4,10 +4,10 @@ import json
 from importlib.metadata import version
 from typing import Any
 
-from irleed._text import one_line, shell
-from irleed.report.fields import Fields
+from irleed._io.text import one_line, shell
 from irleed.report.markup import Safe, details, element, listed, listing, number, paragraph, part, table
-from irleed.report.runs import ExperimentRun, FitRun, Run
+from irleed.runs.fields import Fields
+from irleed.runs.kinds import ExperimentRun, FitRun, Run
 
 MOST_PEOPLE = 200
 # What `irleed fit` does unless told otherwise: a command that says it would be long, and no clearer.
@@ -73,7 +73,7 @@ def command(run: Run) -> str:
         return shell(["irleed", "experiment", run.experiment, *_flags(run.config), "--out", "AGAIN"])
     reading = run.config.get("reading")
     settings = run.config | (reading if isinstance(reading, dict) else {})
-    if "python" in settings:  # saved by `irleed.result.AbstractFit.save`
+    if "python" in settings:  # saved by `irleed.fit.result.AbstractFit.save`
         return f"# in Python: {one_line(settings['python'])}, with the settings below"
     words = ["irleed", "fit", str(settings.get("data", "DATA"))]
     for name, usual in USUAL.items():

@@ -7,12 +7,12 @@ from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 
-from irleed._files import beside
+from irleed._io.files import beside
 from irleed.errors import ConfigError, problem
 from irleed.report import compare, curves, departures, experiment, expertise, facts, maps, returns
 from irleed.report.markup import Safe, counted, element, join, listed, listing, number, paragraph, part
-from irleed.report.reading import read_run
-from irleed.report.runs import ExperimentRun, FitRun, Run
+from irleed.runs.kinds import ExperimentRun, FitRun, Run
+from irleed.runs.reader import read_run
 
 
 def write(runs: list[Path], out: Path) -> Path:

@@ -1,9 +1,9 @@
 """What was learnt, and how good it is: returns of the policy beside those of every demonstrator."""
 
-from irleed._text import name
+from irleed._io.text import name
 from irleed.report import svg
 from irleed.report.markup import Safe, counted, element, figure, interval, listed, number, paragraph, part, table
-from irleed.report.runs import Estimate, FitRun
+from irleed.runs.kinds import Estimate, FitRun
 
 MOST_DRAWN, MOST_ROWS = 40, 500
 MOST_FILM = 1_000_000  # characters of films on a page

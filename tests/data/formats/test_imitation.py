@@ -202,7 +202,7 @@ def test_nothing_is_written_over_and_nothing_left_behind(tmp_path, monkeypatch):
     write(played(), tmp_path / "out")
     with pytest.raises(DataError, match="exists"):
         write(played(), tmp_path / "out")
-    monkeypatch.setattr("irleed._files.os.replace", lambda *_: 1 / 0)
+    monkeypatch.setattr("irleed._io.files.os.replace", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         write(played(), tmp_path / "other")
     assert [path.name for path in tmp_path.iterdir()] == ["out"]

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 from PIL import EpsImagePlugin, Image
 
-from irleed.data.formats.images import decoded
-from irleed.data.formats.video import Frames
+from irleed.data.formats.media import Frames, decoded
 from irleed.errors import DataError
 
 SIZE = (32, 48)
@@ -44,7 +43,7 @@ def test_no_program_is_started_by_a_picture(monkeypatch):
 
 def test_enormous_pictures_are_not_decoded(monkeypatch):
     """Not even where the folder says that they should be of this size."""
-    monkeypatch.setattr("irleed.data.formats.images.MOST_PIXELS", 100)
+    monkeypatch.setattr("irleed.data.formats.media.MOST_PIXELS", 100)
     with pytest.raises(DataError, match="here: got 32 x 48 pixels, expected at most 100"):
         decoded(encoded("PNG"), RGB, "here")
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from irleed._npz import CORRUPT, printable
-from irleed._text import one_line
+from irleed._io.npz import CORRUPT, printable
+from irleed._io.text import one_line
 from irleed._typing import Bool, Int, Shaped
-from irleed.data.checks import listed
 from irleed.data.formats.base import joined, library, refuse
+from irleed.data.validation import listed
 
 
 @contextlib.contextmanager

@@ -7,14 +7,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from irleed._npz import CORRUPT, printable
+from irleed._io.npz import CORRUPT, printable
 from irleed._typing import Array, Int
-from irleed.data.checks import listed
 from irleed.data.demonstrations import Demonstrations, Episode
 from irleed.data.formats.base import Format, Reading, library, refuse
 from irleed.data.formats.folders import inside, regular
-from irleed.data.lazy import LazyRows
-from irleed.data.sources import Source
+from irleed.data.lazy import LazyRows, Source
+from irleed.data.validation import listed
 
 COLUMNS = ("frame", "reward", "score", "terminal", "action")
 WORDS = {"True": "1", "False": "0"}  # how some versions write the flags

@@ -8,12 +8,12 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from irleed._npz import printable
+from irleed._io.npz import printable
 from irleed._typing import Shaped
-from irleed.data.checks import listed
 from irleed.data.demonstrations import Demonstrations
 from irleed.data.lazy import LazyRows, SideBySide
 from irleed.data.limits import EXPANSION, Budget
+from irleed.data.validation import listed
 from irleed.errors import ConfigError, DataError, problem
 
 

@@ -4,15 +4,15 @@ from pathlib import Path
 
 import numpy as np
 
-from irleed._npz import printable
+from irleed._io.npz import printable
 from irleed._typing import Int
-from irleed.data.checks import listed
 from irleed.data.demonstrations import Demonstrations, Episode
 from irleed.data.formats import hdf5
 from irleed.data.formats.base import Format, Reading, refuse
 from irleed.data.formats.hdf5_gate import Group
 from irleed.data.formats.hdf5_values import Values
 from irleed.data.lazy import LazyRows, concatenate, part
+from irleed.data.validation import listed
 
 NEEDED = ("observations", "actions", "terminals")
 LOOKED_AT = 256  # next observations of a large file that are compared with those they should be

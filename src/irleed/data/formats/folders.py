@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from irleed._npz import printable
+from irleed._io.npz import printable
 from irleed.data.formats.base import refuse
 
 LARGEST_JSON = 1 << 25  # bytes: a description of a data set takes kilobytes; parsed, JSON takes up to 20 times as much

@@ -10,17 +10,16 @@ from typing import Any
 
 import numpy as np
 
-from irleed._npz import CORRUPT, printable
-from irleed._text import one_line
+from irleed._io.npz import CORRUPT, printable
+from irleed._io.text import one_line
 from irleed._typing import Bool, Int, Shaped
 from irleed.data import lazy
-from irleed.data.checks import listed, native
 from irleed.data.formats.base import joined, library, refuse
 from irleed.data.formats.hdf5_gate import Group
 from irleed.data.formats.hdf5_values import Values
-from irleed.data.lazy import LazyRows
+from irleed.data.lazy import InFile, LazyRows, Source, runs
 from irleed.data.limits import Budget
-from irleed.data.sources import InFile, Source, runs
+from irleed.data.validation import listed, native
 from irleed.errors import ConfigError
 
 MAGIC = b"\x89HDF\r\n\x1a\n"

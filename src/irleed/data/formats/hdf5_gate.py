@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from irleed._npz import printable
+from irleed._io.npz import printable
 from irleed.data.formats.base import library, refuse
 from irleed.data.formats.hdf5_values import Values, Visit
 from irleed.data.limits import Budget

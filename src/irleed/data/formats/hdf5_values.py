@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from irleed._npz import printable
+from irleed._io.npz import printable
 from irleed.data.formats.base import library, refuse
 from irleed.data.formats.hdf5_chunks import DEFLATE, Chunks
 from irleed.data.limits import ALWAYS, EXPANSION, Budget

@@ -8,15 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from irleed._files import replacing
-from irleed._npz import printable
+from irleed._io.files import replacing
+from irleed._io.npz import printable
 from irleed.data import lazy
-from irleed.data.checks import listed
 from irleed.data.demonstrations import Demonstrations, Episode
 from irleed.data.formats.base import Format, Reading, library, refuse
 from irleed.data.formats.folders import read_json, regular
-from irleed.data.lazy import LazyRows
-from irleed.data.sources import InFile
+from irleed.data.lazy import InFile, LazyRows
+from irleed.data.validation import listed
 from irleed.errors import DataError
 
 COLUMNS = ("obs", "acts", "terminal")  # these there must be; infos, rews and others may be

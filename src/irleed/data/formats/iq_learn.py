@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 
-from irleed._npz import printable
-from irleed.data.checks import listed, native
+from irleed._io.npz import printable
 from irleed.data.demonstrations import Demonstrations, Episode
 from irleed.data.formats.base import Format, Reading, refuse
 from irleed.data.formats.pickles import NUMPY, load
+from irleed.data.validation import listed, native
 
 FIELDS = ("states", "next_states", "actions", "dones")  # these there must be; rewards and lengths may be
 

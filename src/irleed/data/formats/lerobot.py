@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from irleed._files import beside
-from irleed._npz import CORRUPT, printable
-from irleed._text import one_line
-from irleed.data.checks import listed, starts
+from irleed._io.files import beside
+from irleed._io.npz import CORRUPT, printable
+from irleed._io.text import one_line
 from irleed.data.demonstrations import Demonstrations
 from irleed.data.formats.arrow import labelled, numbers, refuse_row
 from irleed.data.formats.base import Format, Reading, library, refuse
@@ -21,6 +20,7 @@ from irleed.data.formats.parquet import Files
 from irleed.data.formats.tables import from_table
 from irleed.data.lazy import LazyRows, SideBySide
 from irleed.data.limits import Budget
+from irleed.data.validation import listed, starts
 from irleed.errors import DataError
 
 WHO = ("demonstrator", "operator")

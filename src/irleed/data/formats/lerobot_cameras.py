@@ -8,17 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from irleed._npz import printable
+from irleed._io.npz import printable
 from irleed._typing import Float, Int
-from irleed.data.checks import listed, starts
 from irleed.data.formats.arrow import labelled, numbers, refuse_row
 from irleed.data.formats.base import library, refuse
 from irleed.data.formats.folders import regular
-from irleed.data.formats.images import MOST_PIXELS, Pictures
+from irleed.data.formats.media import MOST_PIXELS, Frames, Pictures
 from irleed.data.formats.parquet import Files, RowGroups
-from irleed.data.formats.video import Frames
-from irleed.data.lazy import LazyRows
-from irleed.data.sources import Source
+from irleed.data.lazy import LazyRows, Source
+from irleed.data.validation import listed, starts
 
 CAMERAS = ("image", "video")
 LARGEST = 1 << 14  # pixels, of height and width

@@ -14,11 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from irleed._files import replacing, writing
-from irleed._npz import printable
-from irleed._text import one_line
+from irleed._io.files import replacing, writing
+from irleed._io.npz import printable
+from irleed._io.text import one_line
 from irleed._typing import Shaped
-from irleed.data.checks import listed
 from irleed.data.demonstrations import Demonstrations, Episode
 from irleed.data.formats import minari_arrow, minari_hdf5
 from irleed.data.formats.base import Format, Reading, joined, library, refuse
@@ -27,6 +26,7 @@ from irleed.data.formats.minari_hdf5 import StoredEpisode
 from irleed.data.formats.minari_spaces import MARKS, NUMBERS, About, Space, about
 from irleed.data.lazy import LazyRows
 from irleed.data.limits import Budget
+from irleed.data.validation import listed
 from irleed.errors import DataError, IrleedError
 
 WHO = ("demonstrator", "operator", "annotator", "author")  # where "data" looks, in this order

@@ -8,17 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from irleed._npz import printable
+from irleed._io.npz import printable
 from irleed.data.formats.arrow import arrow_errors, numbers, refuse_row
 from irleed.data.formats.base import library, refuse
 from irleed.data.formats.folders import read_json, regular
-from irleed.data.formats.images import Pictures
+from irleed.data.formats.media import Pictures
 from irleed.data.formats.minari_hdf5 import StoredEpisode
 from irleed.data.formats.minari_spaces import NUMBERS, About, Space
 from irleed.data.formats.parquet import Opened
-from irleed.data.lazy import LazyRows
+from irleed.data.lazy import InMemory, LazyRows
 from irleed.data.limits import Budget
-from irleed.data.sources import InMemory
 
 MAGIC = b"ARROW1\0\0"
 AT_ONCE = 64  # rows of Parquet that are counted together

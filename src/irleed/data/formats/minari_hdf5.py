@@ -15,7 +15,7 @@ from irleed.data.formats import hdf5
 from irleed.data.formats.base import refuse
 from irleed.data.formats.folders import regular
 from irleed.data.formats.hdf5_gate import Group
-from irleed.data.formats.images import Pictures
+from irleed.data.formats.media import Pictures
 from irleed.data.formats.minari_spaces import About, Space
 from irleed.data.lazy import LazyRows
 from irleed.data.limits import Budget

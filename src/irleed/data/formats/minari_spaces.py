@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from irleed._npz import printable
-from irleed.data.checks import listed
+from irleed._io.npz import printable
 from irleed.data.formats.base import refuse
 from irleed.data.formats.folders import read_json
+from irleed.data.validation import listed
 
 MARKS = {"data_format", "total_episodes", "total_steps"}  # in the metadata of every Minari data set
 KINDS = ("hdf5", "arrow", "parquet")

@@ -9,16 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from irleed._npz import printable
+from irleed._io.npz import printable
 from irleed._typing import Bool, Int, Shaped
 from irleed.data import lazy
-from irleed.data.checks import listed
 from irleed.data.formats.arrow import arrow_errors, is_flat, is_number, refuse_row, side_by_side
 from irleed.data.formats.base import library, refuse
 from irleed.data.formats.parquet_pages import Watched
-from irleed.data.lazy import LazyRows
+from irleed.data.lazy import LazyRows, Source
 from irleed.data.limits import Budget
-from irleed.data.sources import Source
+from irleed.data.validation import listed
 
 KEPT = 1 << 26  # bytes of row groups that each thread keeps in memory, those it read last; one of them at least
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from irleed._npz import printable
+from irleed._io.npz import printable
 from irleed.data.formats.base import refuse
 from irleed.data.limits import Budget
 from irleed.errors import DataError

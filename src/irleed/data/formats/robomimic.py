@@ -8,9 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from irleed._files import replacing
-from irleed._npz import CORRUPT, printable
-from irleed.data.checks import listed
+from irleed._io.files import replacing
+from irleed._io.npz import CORRUPT, printable
 from irleed.data.demonstrations import Demonstrations, Episode
 from irleed.data.formats import hdf5
 from irleed.data.formats.base import Format, Reading, library, refuse
@@ -18,6 +17,7 @@ from irleed.data.formats.hdf5_gate import Group
 from irleed.data.formats.hdf5_values import Values
 from irleed.data.lazy import concatenate, part
 from irleed.data.limits import Budget
+from irleed.data.validation import listed
 from irleed.errors import ConfigError, DataError
 
 DEMO = re.compile(r"demo_([0-9]+)")

@@ -10,15 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from irleed._npz import printable
+from irleed._io.npz import printable
 from irleed._typing import Bool, Int, Shaped
-from irleed.data.checks import listed, starts
 from irleed.data.demonstrations import Demonstrations, Episode
 from irleed.data.formats.arrow import arrow_errors, coded, labelled, numbers, refuse_row, side_by_side
 from irleed.data.formats.base import Format, Reading, library, refuse
 from irleed.data.formats.parquet import Files
 from irleed.data.lazy import LazyRows, part
 from irleed.data.limits import EPISODE, Budget
+from irleed.data.validation import listed, starts
 
 MAGIC = b"PAR1"
 WHO = ("operator", "player", "user", "subject")  # in place of a column `demonstrator`
