@@ -10,10 +10,9 @@ import pytest
 
 from irleed.algorithms import agent as agents
 from irleed.algorithms.baselines.sqil import Sqil
-from irleed.algorithms.experts.soft_q import SoftCritic
+from irleed.algorithms.experts import SoftQExpert
 from irleed.algorithms.interaction import on_device
-from irleed.algorithms.iq.online import OnlineSoftQ
-from irleed.algorithms.iq.soft_q import SoftQ
+from irleed.algorithms.iq import OfflineIrleed, OnlineIrleed
 from irleed.data.transitions import Row, Transitions
 from irleed.envs.cartpole import CartPole
 from irleed.envs.probes import context
@@ -25,14 +24,14 @@ KEY = jax.random.key(3)  # of losses that draw nothing
 pytestmark = pytest.mark.optax
 
 HIDDEN = {"hidden": (8,)}
-SOFT_Q = {**HIDDEN, "rate": 1e-3, "precision_rate": 1e-3, "bias_rate": 1e-3, "penalty": 5.0}  # not as they are tuned
-SMALL = {"steps": 30, "batch": 8, "capacity": 20, "warm": 10}
+SOFT_Q = {**HIDDEN, "learning_rate": 1e-3, "precision_learning_rate": 1e-3, "bias_learning_rate": 1e-3, "penalty": 5.0}  # not as they are tuned
+SMALL = {"steps": 30, "batch_size": 8, "buffer_size": 20, "learning_starts": 10}
 AGENTS = {
-    "irleed": OnlineSoftQ(learner=SoftQ(**SOFT_Q), **SMALL),
-    "networks": OnlineSoftQ(learner=SoftQ(bias_hidden=(8,), **SOFT_Q), **SMALL),
-    "iq": OnlineSoftQ(learner=SoftQ.iq(**SOFT_Q), **SMALL),
+    "irleed": OnlineIrleed(learner=OfflineIrleed(**SOFT_Q), **SMALL),
+    "networks": OnlineIrleed(learner=OfflineIrleed(bias_hidden=(8,), **SOFT_Q), **SMALL),
+    "iq": OnlineIrleed(learner=OfflineIrleed.iq(**SOFT_Q), **SMALL),
     "sqil": Sqil(**HIDDEN, **SMALL),
-    "critic": SoftCritic(**HIDDEN, **SMALL),
+    "critic": SoftQExpert(**HIDDEN, **SMALL),
 }
 ENV, DEMONSTRATORS, ROWS = CartPole(), 3, 60
 
@@ -128,7 +127,7 @@ def test_a_diverging_run_is_told_by_its_step(name, data):
 @pytest.mark.parametrize("rate", [0.0, 0.25, 1.0])
 def test_the_target_follows_at_its_rate(rate, data):
     """At a rate of 1 it is the parameters."""
-    agent = dataclasses.replace(AGENTS["sqil"], target_rate=rate)
+    agent = dataclasses.replace(AGENTS["sqil"], tau=rate)
     before, _ = run(AGENTS["sqil"], jax.random.key(0), data)
     after, _ = update(agent, jax.random.key(1), before, data)
     new, old = jax.tree.leaves(after.learner.parameters), jax.tree.leaves(before.target)
@@ -138,7 +137,7 @@ def test_the_target_follows_at_its_rate(rate, data):
 
 @pytest.mark.parametrize("random", [0.0, 0.4, 1.0])
 def test_actions_are_the_policys_but_for_a_random_share(random, data):
-    agent = dataclasses.replace(AGENTS["iq"], random=random)
+    agent = dataclasses.replace(AGENTS["iq"], exploration=random)
     state, obs = begin(agent, jax.random.key(0), data), jnp.asarray([3.0, -2.0, 1.0, 2.0], jnp.float32)
     likely = jax.nn.softmax(agent.policy(state.learner.parameters).logits(obs))
     assert abs(likely[0] - 0.5) > 0.1
@@ -221,7 +220,7 @@ def test_the_loss_online_is_that_of_inverse_soft_q_learning_over_a_mixture(resid
 
 def test_unbiased_equal_demonstrators_have_the_loss_of_iq_learn(data):
     """As online IRLEED with heads at zero starts out."""
-    irleed = dataclasses.replace(AGENTS["irleed"], learner=SoftQ(bias_hidden=(8,), rank=2, **SOFT_Q))
+    irleed = dataclasses.replace(AGENTS["irleed"], learner=OfflineIrleed(bias_hidden=(8,), rank=2, **SOFT_Q))
     one = case(irleed, data)
     equal = eqx.tree_at(lambda p: p.log_precision, one.parameters, jnp.zeros(DEMONSTRATORS, jnp.float32))
     losses = [agent.loss(KEY, equal, one.target, one.played, one.shown) for agent in (irleed, AGENTS["iq"])]
@@ -251,7 +250,7 @@ def contrary() -> Transitions:
     return Transitions(obs, obs, 1 - number, np.zeros(2, np.float32), 0 * number, obs, np.asarray(2, np.int32))
 
 
-LONGER = {"steps": 2500, "batch": 32, "capacity": 300, "warm": 50}
+LONGER = {"steps": 2500, "batch_size": 32, "buffer_size": 300, "learning_starts": 50}
 
 
 def learnt(agent, data: Transitions) -> tuple[np.ndarray, np.ndarray]:
@@ -269,16 +268,16 @@ def sigmoid(x: np.ndarray) -> np.ndarray:
 
 def test_sqil_takes_what_was_shown_whatever_it_is_worth(contrary):
     """An action that was shown in half of all rows and played with probability p has the value 1 / (1 + p)."""
-    good, bad = learnt(Sqil(hidden=(16,), rate=3e-3, **LONGER), contrary)
+    good, bad = learnt(Sqil(hidden=(16,), learning_rate=3e-3, **LONGER), contrary)
     np.testing.assert_allclose(bad, 0, atol=0.1)
     np.testing.assert_allclose(good, 1 / (1 + sigmoid(good - bad)), atol=0.1)
 
 
 def test_inverse_soft_q_learning_takes_what_was_shown_whatever_it_is_worth(contrary):
     r"""Where every step is the last, $-Q(a) + V + c\,(Q(a)^2 + E_\pi Q^2) / 2$ is least: its derivatives vanish."""
-    often = {**LONGER, "steps": 20_000, "copies": 8, "capacity": 4000}  # the other action is rarely played
-    learner = SoftQ.iq(hidden=(16,), rate=3e-3, penalty=0.5)
-    good, bad = learnt(OnlineSoftQ(learner=learner, share=0.5, **often), contrary)
+    often = {**LONGER, "steps": 20_000, "num_envs": 8, "buffer_size": 4000}  # the other action is rarely played
+    learner = OfflineIrleed.iq(hidden=(16,), learning_rate=3e-3, penalty=0.5)
+    good, bad = learnt(OnlineIrleed(learner=learner, replay_fraction=0.5, **often), contrary)
     p = sigmoid(good - bad)
     np.testing.assert_allclose(bad, -2, atol=0.2)
     np.testing.assert_allclose(0.5 * good * (1 + p), 1 - p, atol=0.05)

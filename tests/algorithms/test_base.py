@@ -12,23 +12,23 @@ from scipy.optimize import minimize
 from irleed.algorithms.base import advance, cooling, init, train, update
 from irleed.algorithms.baselines.bc import BehaviourCloning
 from irleed.algorithms.baselines.ileed import Ileed
-from irleed.algorithms.iq.soft_q import SoftQ
+from irleed.algorithms.iq import OfflineIrleed
 from irleed.data.transitions import Transitions
 from irleed.model.demonstrators import gauge
 
 pytestmark = pytest.mark.optax
 
-SMALL = {"hidden": (8,), "steps": 30, "batch": 8}
-SOFT_Q = {**SMALL, "rate": 1e-3, "precision_rate": 1e-3, "bias_rate": 1e-3, "penalty": 5.0}  # not as they are tuned
+SMALL = {"hidden": (8,), "steps": 30, "batch_size": 8}
+SOFT_Q = {**SMALL, "learning_rate": 1e-3, "precision_learning_rate": 1e-3, "bias_learning_rate": 1e-3, "penalty": 5.0}  # not as they are tuned
 EQUAL = {"learn_precision": False, "learn_bias": False}
-SHORT = {"hidden": (8,), "steps": 2000, "batch": 20}
+SHORT = {"hidden": (8,), "steps": 2000, "batch_size": 20}
 ALGORITHMS = {
-    "irleed": SoftQ(**SOFT_Q),
-    "irleed, networks": SoftQ(bias_hidden=(8,), **SOFT_Q),
-    "irleed, low rank": SoftQ(bias_hidden=(8,), rank=2, **SOFT_Q),
-    "irleed, initial states": SoftQ(value="initial", **SOFT_Q),
-    "irleed, published": SoftQ.paper(**SMALL),
-    "iq": SoftQ.iq(**SOFT_Q),
+    "irleed": OfflineIrleed(**SOFT_Q),
+    "irleed, networks": OfflineIrleed(bias_hidden=(8,), **SOFT_Q),
+    "irleed, low rank": OfflineIrleed(bias_hidden=(8,), rank=2, **SOFT_Q),
+    "irleed, initial states": OfflineIrleed(value="initial", **SOFT_Q),
+    "irleed, published": OfflineIrleed.paper(**SMALL),
+    "iq": OfflineIrleed.iq(**SOFT_Q),
     "ileed": Ileed(**SMALL),
     "bc": BehaviourCloning(**SMALL),
 }
@@ -124,14 +124,14 @@ def test_rates_cool_down_to_nought():
 @pytest.mark.parametrize("decay", [True, False])
 def test_a_cooled_run_has_come_to_rest(decay, data):
     """What Adam does after the last step changes nothing, unless rates are held."""
-    algorithm = BehaviourCloning(**SMALL, decay=decay)
+    algorithm = BehaviourCloning(**SMALL, anneal_lr=decay)
     state, _ = run(algorithm, jax.random.key(0), data)
     further, _ = jax.jit(update)(algorithm, jax.random.key(1), state, data)
     assert same(state.parameters, further.parameters) == decay and further.step == 31
 
 
 def test_the_published_rates_are_held():
-    assert SoftQ().decay and not SoftQ.paper().decay
+    assert OfflineIrleed().decay and not OfflineIrleed.paper().decay
 
 
 def test_inputs_are_standardised_and_stay_so(data):
@@ -145,9 +145,9 @@ def test_inputs_are_standardised_and_stay_so(data):
 
 def test_precision_one_and_bias_nought_is_iq_learn(data):
     """To the bit by both names; and the loss is IQ-Learn's, written out."""
-    held = SoftQ(learn_precision=False, learn_bias=False, **SOFT_Q)
+    held = OfflineIrleed(learn_precision=False, learn_bias=False, **SOFT_Q)
     assert same(run(held, jax.random.key(0), data), run(ALGORITHMS["iq"], jax.random.key(0), data))
-    algorithm = SoftQ.iq(temperature=0.5, penalty=0.7, **SMALL)
+    algorithm = OfflineIrleed.iq(temperature=0.5, penalty=0.7, **SMALL)
     parameters = init(algorithm, jax.random.key(0), data, ACTIONS, DEMONSTRATORS).parameters
     batch = data.sample(jax.random.key(1), 50)
     q, ahead = (np.asarray(jax.vmap(parameters.q)(x), float) for x in (batch.obs, batch.next_obs))
@@ -167,7 +167,7 @@ def test_unbiased_equal_demonstrators_have_the_loss_of_iq_learn(data):
 
 def test_iq_learn_without_a_penalty_is_behaviour_cloning(data):
     """The paper's remark: no dynamics, no difference."""
-    iq, bc = SoftQ.iq(penalty=0.0, **SMALL), ALGORITHMS["bc"]
+    iq, bc = OfflineIrleed.iq(penalty=0.0, **SMALL), ALGORITHMS["bc"]
     parameters = init(iq, jax.random.key(0), data, ACTIONS, DEMONSTRATORS).parameters
     cloned = init(bc, jax.random.key(0), data, ACTIONS, DEMONSTRATORS).parameters
     cloned = eqx.tree_at(lambda p: p.logits, cloned, parameters.q)
@@ -188,7 +188,7 @@ def test_survival_avoids_the_ends_that_half_of_the_demonstrations_choose():
         return value - q.mean() + penalty * np.mean(rewards**2)
 
     gained = {}
-    for algorithm in (SoftQ.iq(**SHORT), SoftQ.survival(**EQUAL, **SHORT)):
+    for algorithm in (OfflineIrleed.iq(**SHORT), OfflineIrleed.failure(**EQUAL, **SHORT)):
         q = train(algorithm, jax.random.key(0), data, 2, 1)[0].parameters.q(place[0])
         best = minimize(objective, np.zeros(2), algorithm.penalty, tol=1e-10).x
         np.testing.assert_allclose(q, best, atol=0.1)
@@ -231,8 +231,8 @@ def test_relabelled_demonstrators_permute_the_answer(data):
 @pytest.mark.parametrize(
     "algorithm",
     [
-        SoftQ(hidden=(16,), steps=1500, rate=3e-3, bias_rate=3e-3, precision_rate=1e-2, penalty=0.01, bias_penalty=1.0),
-        Ileed(hidden=(16,), steps=1500, rate=3e-3),
+        OfflineIrleed(hidden=(16,), steps=1500, learning_rate=3e-3, bias_learning_rate=3e-3, precision_learning_rate=1e-2, penalty=0.01, bias_penalty=1.0),
+        Ileed(hidden=(16,), steps=1500, learning_rate=3e-3),
     ],
     ids=["irleed", "ileed"],
 )

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from irleed.algorithms.iq.soft_q import SoftQ
+from irleed.algorithms.iq import OfflineIrleed
 from irleed.algorithms.training import train_all
 from irleed.data import load
 from irleed.data.demonstrations import Demonstrations, Episode
@@ -120,7 +120,7 @@ def _by_the_mean(members, key, obs):
 
 def test_members_act_by_the_mean_of_their_log_probabilities():
     """Those that learnt from one data set, and no other; and their precisions are averaged."""
-    task, arena, method = TASKS["cartpole"], DeviceArena(CartPole()), SoftQ(hidden=(8,), steps=30, rate=3e-2)
+    task, arena, method = TASKS["cartpole"], DeviceArena(CartPole()), OfflineIrleed(hidden=(8,), steps=30, learning_rate=3e-2)
     task = dataclasses.replace(task, episodes=2)
     shown, _ = control_data.play_data(jax.random.key(0), task, arena, task.settings[:1], 2)
     assert [own.episodes for own in shown] == [6, 6]

@@ -16,11 +16,11 @@ from irleed.errors import ConfigError
 from irleed.export import ACTIVATED, description, export
 from irleed.export.card import escaped
 from irleed.export.graph import OPSET, write_graph
-from irleed.model.actions import GaussianPolicy, Squashing
+from irleed.model.actions import Softmax, Squashing
 from irleed.model.networks import ACTIVATIONS, Mlp
-from irleed.policies.base import SoftmaxPolicy, TabularPolicy
-from irleed.policies.ensemble import NetworkPolicy
-from irleed.policies.gaussian import GaussianEnsemble
+from irleed.policies.actor import Actor
+from irleed.policies.ensemble import EnsemblePolicy
+from irleed.policies.tabular import TabularPolicy
 
 MEMBERS, ACTIONS = 3, 4
 TABLE = np.array([[0.2, 0.8, 0.0], [0.5, 0.25, 0.25]])
@@ -46,17 +46,17 @@ def network(activation: str, shape: tuple[int, ...], sizes: tuple[int, ...]) -> 
 
 def choosing(
     activation: str = "norm_relu", shape: tuple[int, ...] = (2, 3), sizes=(8, 5, ACTIONS), direct: bool = False
-) -> NetworkPolicy:
+) -> EnsemblePolicy:
     found = network(activation, shape, sizes)
     if direct:
         path = np.random.default_rng(1).normal(size=(MEMBERS, int(np.prod(shape)), sizes[-1])).astype(np.float32)
         found = dataclasses.replace(found, direct=path)
-    return NetworkPolicy(SoftmaxPolicy(found, np.array([0.5, 1.0, 2.0], np.float32)))
+    return EnsemblePolicy(Actor(found, Softmax(np.array([0.5, 1.0, 2.0], np.float32))))
 
 
-def steering(activation: str = "relu") -> GaussianEnsemble:
+def steering(activation: str = "relu") -> EnsemblePolicy:
     middle, half = (np.tile(np.array(row, np.float32), (MEMBERS, 1)) for row in ([0.5, -1.0], [1.0, 3.0]))
-    return GaussianEnsemble(GaussianPolicy(network(activation, (3,), (6, 4)), jax.vmap(Squashing)(middle, half)))
+    return EnsemblePolicy(Actor(network(activation, (3,), (6, 4)), jax.vmap(Squashing)(middle, half)))
 
 
 def in_onnx(policy, path, obs: np.ndarray) -> dict[str, np.ndarray]:
@@ -89,7 +89,7 @@ def test_units_that_hardly_differ_are_the_same_in_onnx(tmp_path):
     weights, offsets = (tuple(np.float32(1e-3) * each for each in part) for part in (loud.weights, loud.offsets))
     quiet = Mlp(loud.inputs, weights, offsets, "norm_relu")
     obs = np.random.default_rng(1).normal(size=(50, 2, 3)).astype(np.float32)
-    policy = NetworkPolicy(SoftmaxPolicy(quiet, np.full(MEMBERS, 1000.0, np.float32)))
+    policy = EnsemblePolicy(Actor(quiet, Softmax(np.full(MEMBERS, 1000.0, np.float32))))
     found = in_onnx(policy, tmp_path / "policy.onnx", obs)
     np.testing.assert_allclose(found["log_probabilities"], log_softmax(policy.scores(obs), -1), atol=1e-5, rtol=1e-5)
 
@@ -121,7 +121,7 @@ def run_folder(folder, policy, **more):
     fit = {"format": "irleed-fit", "version": 1, "config": config, "expertise": expertise, "steps": 7, "seconds": 1.5}
     (folder / "fit.json").write_text(json.dumps(fit | more))
     (folder / "data.json").write_text(json.dumps({"version": 1, "facts": FACTS, "returns": []}))
-    versions = {"versions": {"irleed": "0.1.0"}, "config": {"algorithm": "SoftQ", "seeds": 3}}
+    versions = {"versions": {"irleed": "0.1.0"}, "config": {"algorithm": "OfflineIrleed", "seeds": 3}}
     (folder / "run.json").write_text(json.dumps({"version": 1, **versions}))
     policy.save(folder / "policy.safetensors")
     return folder

@@ -6,7 +6,7 @@ import pytest
 from safetensors.numpy import save_file
 
 from irleed.errors import DataError, SpaceError
-from irleed.policies.base import TabularPolicy, boltzmann_probabilities
+from irleed.policies.tabular import TabularPolicy, boltzmann_probabilities
 
 TABLE = np.array([[0.2, 0.8, 0.0], [0.5, 0.25, 0.25], [0.0, 0.0, 1.0]])
 POLICY = TabularPolicy(TABLE)

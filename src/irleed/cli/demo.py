@@ -7,7 +7,7 @@ import json
 from dataclasses import asdict, dataclass
 from importlib.resources import as_file, files
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from rich.box import SIMPLE_HEAD
@@ -15,11 +15,12 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from irleed.cli.methods import OFFLINE, everyone, highest, learner, say, trained
+from irleed.cli.methods import OFFLINE, everyone, highest, say, trained
 from irleed.cli.run import Keeping
 from irleed.data import Demonstrations, Reading, load, save
 from irleed.envs.cartpole import CartPole
 from irleed.experiments import demo
+from irleed.fit.defaults import Ends, Method, network_algorithm
 from irleed.fit.networks import MEMBERS, NetworkFit
 from irleed.fit.result import write
 from irleed.model.expertise import Expertise, with_interval
@@ -32,7 +33,7 @@ from irleed.runs.directory import prepare
 STEPS = 4_000  # a fifth of the usual, chosen for the time it takes alone
 BUNDLED, DATA = "cartpole", "demonstrations.npz"
 METHODS = {method: compare.METHODS[method] for method in OFFLINE}
-ENDS = {"irleed": "failure", "iq": "failure"}  # who is told what an early end means; the others would not use it
+ENDS: dict[str, Ends] = {"irleed": "failure", "iq": "failure"}  # the others have no such setting
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,7 @@ def bundled() -> tuple[Demonstrations, dict[str, Any]]:
 def fitted(folder: Path, method: str, data: Demonstrations, seed: int, members: int, steps: int) -> NetworkFit:
     """One method's run, kept as `irleed fit` keeps it; what the folder has of it already is gone on with."""
     aside, folder, title = Console(stderr=True), folder / method, METHODS[method]
-    algorithm = learner(method, data, survival=method in ENDS, steps=steps)
+    algorithm = network_algorithm(cast(Method, method), ends=ENDS.get(method, "neutral"), steps=steps)
     settings = {"members": members, "seed": seed, "env": None, "keeping": Keeping(resume=True)}
     found = trained(folder, algorithm, data, DeviceArena(CartPole()), title=title, aside=aside, **settings)
     for warning in found.warnings:

@@ -14,7 +14,6 @@ from irleed._io import beside
 from irleed.analysis import departures
 from irleed.data import Demonstrations, Reading
 from irleed.model.expertise import Expertise
-from irleed.policies.files import Policy
 from irleed.report import figures
 from irleed.report import figures as style
 from irleed.report.markup import join, listing, paragraph
@@ -103,8 +102,7 @@ def write(
     answer: dict[str, Any] = {**found.summary(), **found.details()}
     head = {"format": "irleed-fit", "version": 1, "config": config, "grid": None if grid is None else list(grid)}
     write_json(folder / "fit.json", {**head, **answer})
-    policy: Policy = found.policy
-    policy.save(folder / "policy.safetensors")
+    found.policy.save(folder / "policy.safetensors")
     names, expertise = found.expertise.names, found.expertise
     bars = figures.expertise_bars(names, expertise.precision, expertise.precision_low, expertise.precision_high)
     style.save(bars, folder / "expertise")
@@ -112,4 +110,4 @@ def write(
         own = {f"bias of {name}": bias for name, bias in zip(names, answer["bias"], strict=True)}
         maps = {name: np.asarray(values) for name, values in {"shared reward": answer["weights"], **own}.items()}
         style.save(figures.gridworld_maps(*grid, dict(list(maps.items())[:MOST_MAPS])), folder / "maps")
-    departures.write(folder, data, policy)
+    departures.write(folder, data, found.policy)

@@ -1,110 +1,129 @@
-"""The policy that a fit of networks hands out: an ensemble, and its file."""
+"""The policy that a fit of networks returns: an ensemble, of discrete actions or of vectors, and its file."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import cast
 
-import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import log_softmax
 
-from irleed._typing import Array, Float, Shaped
+from irleed._typing import Array, Float, Key
 from irleed.data.transitions import Inputs
+from irleed.envs.step import Actions, Bounds
 from irleed.errors import DataError, SpaceError, problem
+from irleed.model.actions import Categorical, Softmax, Squashing
 from irleed.model.networks import ACTIVATIONS, Activation, Mlp
-from irleed.policies.base import SoftmaxPolicy, read_tensors, write_tensors
+from irleed.policies.actor import AbstractActor, Actor, EnsembleActor
+from irleed.policies.base import Policy, checked_actions, read_tensors, write_tensors
 
-FORMAT = "irleed-network-policy"
+DISCRETE, CONTINUOUS = "irleed-network-policy", "irleed-gaussian-policy"
+# By format, the arrays beside the layers, and how many axes each has after that of the members.
+FORMATS = {DISCRETE: {"sharpness": 0}, CONTINUOUS: {"middle": 1, "half": 1}}
 
 
-class NetworkPolicy(eqx.Module):
-    """K members that act together: the mean of their log probabilities decides."""
+class EnsemblePolicy(Policy):
+    """K perceptrons that act together, see `irleed.policies.actor.EnsembleActor`."""
 
-    members: SoftmaxPolicy  # of perceptrons; leading axis K
-
-    def __call__(self, observation: Shaped[Array, "..."]) -> Float[Array, " A"]:
-        """Unnormalised log probabilities in one situation, to be traced."""
-        return jnp.mean(jax.vmap(lambda member: jax.nn.log_softmax(member.logits(observation)))(self.members), 0)
+    members: Actor  # of perceptrons; leading axis K
 
     @property
     def observation_shape(self) -> tuple[int, ...]:
-        """Shape of one observation."""
-        return self._network.inputs.centre.shape[1:]
+        """The shape of one observation."""
+        return self.network.inputs.centre.shape[1:]
+
+    @property
+    def actions(self) -> Actions:
+        """The number of discrete actions, or the bounds of vectors."""
+        if isinstance(self.members.head, Squashing):
+            middle, half = (np.asarray(part)[0] for part in (self.members.head.middle, self.members.head.half))
+            return Bounds(middle - half, middle + half)
+        return self.network.offsets[-1].shape[-1]
 
     @property
     def size(self) -> int:
-        """How many members there are."""
-        return len(self.members.sharpness)
+        """The number of members."""
+        return len(self.network.offsets[-1])
 
     @property
-    def actor(self) -> SoftmaxPolicy:
-        """What plays."""
-        return SoftmaxPolicy(self, jnp.asarray(1.0, jnp.float32))
+    def network(self) -> Mlp:
+        """The members' perceptrons; leading axis K."""
+        if not isinstance(self.members.network, Mlp):
+            raise TypeError(f"members of perceptrons, not of {type(self.members.network).__name__}")
+        return self.members.network
+
+    @property
+    def actor(self) -> EnsembleActor:
+        """The same policy for traced functions."""
+        return EnsembleActor(self.members)
 
     def predict(
         self, observation: ArrayLike, deterministic: bool = False, seed: int | None = None
-    ) -> tuple[Array | np.integer, None]:
-        """Actions for one observation or a batch; the second value is there for callers of Stable-Baselines3."""
-        scores = self.scores(observation)
-        if not deterministic:  # by Gumbel's trick: the largest of log probability plus noise
-            scores = scores + np.random.default_rng(seed).gumbel(size=scores.shape)
-        return scores.argmax(-1), None
-
-    def scores(self, observation: ArrayLike) -> Float[np.ndarray, "*batch A"]:
-        """Log probabilities, but for a constant in each situation, for one observation or a batch."""
-        return outputs(self, observation, self.observation_shape)
+    ) -> tuple[Array | np.generic, None]:
+        """Greedy or sampled actions for one observation or a batch, and None."""
+        batch, shape = self._batch(observation)
+        key = jax.random.key(int(np.random.default_rng(seed).integers(2**31)))  # without a seed, another each time
+        found = np.asarray(_acted(self.actor, jax.random.split(key, len(batch)), batch, deterministic))
+        return found.reshape(*shape, *found.shape[1:])[()], None
 
     def log_likelihood(self, observation: ArrayLike, action: ArrayLike) -> Float[np.ndarray, " B"]:
-        """Of each action of a batch."""
-        scores, chosen = self.scores(observation), np.asarray(action, np.int64)
-        return log_softmax(scores, axis=-1)[np.arange(len(chosen)), chosen].astype(float)
+        """The log probability, or log density, of each action of a batch."""
+        taken = checked_actions(action, self.actions)
+        return np.asarray(_log_likelihoods(self.actor, self._batch(observation)[0], taken), float)
+
+    def log_probabilities(self, observation: ArrayLike) -> Float[np.ndarray, "*batch A"]:
+        """The log probability of every discrete action, for one observation or a batch."""
+        batch, shape = self._batch(observation)
+        return np.asarray(_log_probabilities(self.actor, batch), float).reshape(*shape, -1)
 
     def save(self, path: str | Path) -> None:
         """Write a safetensors file: arrays and a line of JSON, no code."""
-        write_network(path, FORMAT, self._network, {"sharpness": self.members.sharpness})
+        form = CONTINUOUS if isinstance(self.members.head, Squashing) else DISCRETE
+        write_network(path, form, self.network, {name: getattr(self.members.head, name) for name in FORMATS[form]})
 
     @classmethod
-    def load(cls, path: str | Path) -> "NetworkPolicy":
+    def load(cls, path: str | Path) -> "EnsemblePolicy":
         """Read what `save` wrote."""
-        network, (sharpness,) = read_network(path, FORMAT, {"sharpness": 0})
-        return cls(SoftmaxPolicy(network, sharpness))
+        form, network, others = read_network(path)
+        if form == DISCRETE:
+            return cls(Actor(network, Softmax(**others)))
+        size = others["half"].shape[-1]
+        if others["middle"].shape != others["half"].shape or network.offsets[-1].shape[-1] != 2 * size:
+            got = "bounds that do not fit the layers"
+            raise DataError(problem(str(path), got=got, expected="a saved policy", remedy="name another file"))
+        return cls(Actor(network, Squashing(**others)))
 
-    @property
-    def _network(self) -> Mlp:
-        return perceptron(self.members.network)
+    def _batch(self, observation: ArrayLike) -> tuple[Float[np.ndarray, "B ..."], tuple[int, ...]]:
+        """Observations as a batch, and the shape of actions for them but for their own; others are refused."""
+        obs, shape, got = np.asarray(observation), self.observation_shape, None
+        if obs.shape[-len(shape) or obs.ndim :] != shape or obs.ndim > len(shape) + 1:
+            got = f"shape {obs.shape}"
+        elif obs.dtype.kind not in "biuf":
+            got = f"type {obs.dtype}"
+        elif not np.isfinite(obs).all():
+            got = "NaN or infinity"
+        if got is not None:
+            expected = f"finite numbers of shape {shape}, or a batch of it"
+            remedy = "give observations such as the policy was trained on"
+            raise SpaceError(problem("observation", got=got, expected=expected, remedy=remedy))
+        return obs.reshape(-1, *shape).astype(np.float32), obs.shape[: obs.ndim - len(shape)]
 
 
-def perceptron(network: object) -> Mlp:
-    """The network itself, which is known to be one of ours."""
-    if not isinstance(network, Mlp):
-        raise TypeError(f"members of perceptrons, not of {type(network).__name__}")
-    return network
-
-
-def outputs(
-    policy: Callable[[Array], Array], observation: ArrayLike, shape: tuple[int, ...]
-) -> Float[np.ndarray, "*batch out"]:
-    """What a policy makes of one observation of this shape, or of a batch; anything else is refused."""
-    obs, got = np.asarray(observation), None
-    expected = f"finite numbers of shape {shape}, or a batch of it"
-    if obs.shape[-len(shape) or obs.ndim :] != shape or obs.ndim > len(shape) + 1:
-        got = f"shape {obs.shape}"
-    elif obs.dtype.kind not in "biuf":
-        got = f"type {obs.dtype}"
-    elif not np.isfinite(obs).all():
-        got = "what is not a number"
-    if got is not None:
-        raise SpaceError(problem("observation", got=got, expected=expected, remedy="give what it was trained on"))
-    found = np.asarray(_outputs(policy, obs.reshape(-1, *shape).astype(np.float32)))
-    return found.reshape(*obs.shape[: obs.ndim - len(shape)], -1)
+@jax.jit(static_argnames="greedy")
+def _acted(actor: AbstractActor, keys: Key, obs: Float[Array, "B ..."], greedy: bool) -> Array:
+    return jax.vmap(lambda key, each: actor.act(key, each, greedy))(keys, obs)
 
 
 @jax.jit
-def _outputs(policy, obs: Float[Array, "B ..."]) -> Float[Array, "B out"]:
-    return jax.vmap(policy)(obs)
+def _log_likelihoods(actor: AbstractActor, obs: Float[Array, "B ..."], action: Array) -> Float[Array, " B"]:
+    return jax.vmap(lambda each, taken: actor(each).log_prob(taken))(obs, action)
+
+
+@jax.jit
+def _log_probabilities(actor: AbstractActor, obs: Float[Array, "B ..."]) -> Float[Array, "B A"]:
+    def one(each):
+        return jax.nn.log_softmax(cast(Categorical, actor(each)).logits)
+
+    return jax.vmap(one)(obs)
 
 
 def write_network(path: str | Path, form: str, network: Mlp, others: dict[str, Array]) -> None:
@@ -118,9 +137,10 @@ def write_network(path: str | Path, form: str, network: Mlp, others: dict[str, A
     write_tensors(path, header, {name: np.ascontiguousarray(array) for name, array in arrays.items()})
 
 
-def read_network(path: str | Path, form: str, others: dict[str, int]) -> tuple[Mlp, list[np.ndarray]]:
-    """What `write_network` wrote, K perceptrons; `others` says how many axes each array has beside that of members."""
-    header, arrays = read_tensors(path, (form,), ("centre", "spread", *others, "weights.0", "offsets.0"))
+def read_network(path: str | Path) -> tuple[str, Mlp, dict[str, np.ndarray]]:
+    """What `write_network` wrote: the format, K perceptrons, and the arrays that belong to them, see `FORMATS`."""
+    header, arrays = read_tensors(path, tuple(FORMATS), ("centre", "spread", "weights.0", "offsets.0"))
+    others = FORMATS[header["format"]]
     layers = range((len(arrays) - 2 - len(others) - ("direct" in arrays)) // 2)
     wrong = _wrong(header, arrays, others, layers)
     if wrong is not None:
@@ -132,15 +152,17 @@ def read_network(path: str | Path, form: str, others: dict[str, int]) -> tuple[M
         activation=cast(Activation, header["activation"]),
         direct=arrays.get("direct"),
     )
-    return network, [arrays[name] for name in others]
+    return header["format"], network, {name: arrays[name] for name in others}
 
 
 def _wrong(header: dict[str, str], arrays: dict[str, np.ndarray], others: dict[str, int], layers: range) -> str | None:
     """What does not fit together in a file, if anything."""
     if header.get("activation") not in list(ACTIVATIONS):  # a list, as what is in the file may be anything
         return f"activation {header.get('activation')}"
+    if missing := [name for name in others if name not in arrays]:
+        return f"no {missing[0]}"
     if any(array.dtype != np.float32 or not np.isfinite(array).all() for array in arrays.values()):
-        return "entries that are no finite numbers in single precision"
+        return "entries that are not finite numbers in single precision"
     members = arrays["centre"].shape[:1]
     shapes = {"centre": arrays["centre"].shape, "spread": arrays["centre"].shape}
     shapes |= {name: arrays[name].shape for name in others}

@@ -7,27 +7,26 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from irleed.algorithms.baselines.ileed_gaussian import SkillView
+from irleed.algorithms.iq.residuals import counts
 
 from irleed.algorithms.base import init, train, update
-from irleed.algorithms.baselines.ileed_gaussian import GaussianIleed, SkillView
-from irleed.algorithms.iq.gaussian_q import GaussianQ
-from irleed.algorithms.iq.residuals import counts
-from irleed.algorithms.iq.sac import Sac
+from irleed.algorithms.iq import OfflineIrleed, SacIrleed
 from irleed.data.transitions import Inputs, Transitions
 from irleed.envs.step import Bounds
 from irleed.model.actions import Gaussian, GaussianView, Squashing
 
 pytestmark = pytest.mark.optax
 
-SMALL = {"hidden": (8,), "steps": 30, "batch": 8}
-LEARNT = {**SMALL, "bias_rate": 1e-3, "penalty": 0.1}
+SMALL = {"hidden": (8,), "steps": 30, "batch_size": 8}
+LEARNT = {**SMALL, "bias_learning_rate": 1e-3, "penalty": 0.1}
 ALGORITHMS = {
-    "irleed": GaussianQ(**LEARNT),
-    "irleed, own values": GaussianQ(own_values=True, **LEARNT),
-    "irleed, own values, low rank": GaussianQ(own_values=True, rank=2, **LEARNT),
-    "iq": GaussianQ.iq(**SMALL, penalty=0.1),
-    "cloning": GaussianQ.cloning(**SMALL),
-    "ileed": GaussianIleed(**SMALL),
+    "irleed": OfflineIrleed.continuous(**LEARNT),
+    "irleed, own values": OfflineIrleed.continuous(own_values=True, **LEARNT),
+    "irleed, own values, low rank": OfflineIrleed.continuous(own_values=True, rank=2, **LEARNT),
+    "iq": OfflineIrleed.continuous(**IQ_LEARN, **SMALL, penalty=0.1),
+    "cloning": BehaviourCloning.continuous(**SMALL),
+    "ileed": Ileed.continuous(**SMALL),
 }
 ACTIONS, DEMONSTRATORS, ROWS = Bounds([-2.0], [2.0]), 3, 600
 SPREAD = np.array([0.8, 0.1, 0.3])
@@ -92,7 +91,7 @@ def test_a_diverging_run_is_told(name, data):
     assert run(ALGORITHMS[name], jax.random.key(0), broken)[0].diverged == 0
 
 
-@pytest.mark.parametrize("algorithm", [ALGORITHMS["iq"], ALGORITHMS["cloning"], Sac.iq(hidden=(8,))])
+@pytest.mark.parametrize("algorithm", [ALGORITHMS["iq"], ALGORITHMS["cloning"], SacIrleed.iq(hidden=(8,))])
 def test_without_demonstrators_of_their_own_everyone_is_the_shared_policy(algorithm, data):
     """Their likelihood is that of the policy, whose spread is learnt; that of demonstrators is not."""
     parameters = algorithm.parameters(jax.random.key(0), Inputs.plain(jnp.zeros(2, jnp.float32)), ACTIONS, 3)
@@ -140,7 +139,7 @@ def test_the_value_is_the_integral_over_actions(data):
 
 
 def test_precision_one_and_bias_nought_is_iq_learn_and_without_a_penalty_cloning(data):
-    held = GaussianQ(learn_precision=False, learn_bias=False, penalty=0.1, **SMALL)
+    held = OfflineIrleed.continuous(learn_precision=False, learn_bias=False, penalty=0.1, **SMALL)
     assert same(run(held, jax.random.key(0), data), run(ALGORITHMS["iq"], jax.random.key(0), data))
     free = dataclasses.replace(ALGORITHMS["iq"], penalty=0.0)
     assert same(run(free, jax.random.key(0), data), run(ALGORITHMS["cloning"], jax.random.key(0), data))
@@ -179,8 +178,8 @@ def test_who_counts_for_more_moves_the_shared_policy_alone(data):
 
 @pytest.mark.parametrize("name", ["irleed", "irleed, own values", "ileed"])
 def test_the_order_of_precisions_and_the_best_action_are_recovered(name, data):
-    changed = {"hidden": (16,), "steps": 2000, "batch": 32, "rate": 3e-3}
-    more = {"precision_rate": 3e-3, "bias_rate": 1e-4, "penalty": 0.01} if name != "ileed" else {}
+    changed = {"hidden": (16,), "steps": 2000, "batch_size": 32, "learning_rate": 3e-3}
+    more = {"precision_learning_rate": 3e-3, "bias_learning_rate": 1e-4, "penalty": 0.01} if name != "ileed" else {}
     algorithm = dataclasses.replace(ALGORITHMS[name], **changed, **more)
     state, _ = run(algorithm, jax.random.key(0), data)
     found = algorithm.log_precision(state.parameters, data)

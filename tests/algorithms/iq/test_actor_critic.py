@@ -10,21 +10,21 @@ import pytest
 
 from irleed import _compute as cores
 from irleed.algorithms import agent as agents
-from irleed.algorithms.experts.sac import SacExpert
+from irleed.algorithms.experts import SacExpert
 from irleed.algorithms.interaction import on_device
-from irleed.algorithms.iq.sac import Sac
+from irleed.algorithms.iq import SacIrleed
 from irleed.data.transitions import Transitions
 from irleed.envs.probes import tracking
 
 pytestmark = pytest.mark.optax
 
-PLAIN = {"copies": 1, "updates": 1, "decay": False}
-SMALL = {"hidden": (8,), "steps": 30, "batch": 8, "capacity": 20, "warm": 10, **PLAIN}
+PLAIN = {"num_envs": 1, "gradient_steps": 1, "anneal_lr": False}
+SMALL = {"hidden": (8,), "steps": 30, "batch_size": 8, "buffer_size": 20, "learning_starts": 10, **PLAIN}
 AGENTS = {
-    "irleed": Sac(**SMALL),
-    "irleed, value term over the mixture, clipped": Sac(objective="mixture", rank=2, clip=1.0, **SMALL),
-    "irleed, published": Sac.paper(**SMALL),
-    "iq": Sac.iq(**SMALL),
+    "irleed": SacIrleed(**SMALL),
+    "irleed, value term over the mixture, clipped": SacIrleed(objective="mixture", rank=2, clip=1.0, **SMALL),
+    "irleed, published": SacIrleed.paper(**SMALL),
+    "iq": SacIrleed.iq(**SMALL),
     "expert": SacExpert(**SMALL),
 }
 ENV, DEMONSTRATORS, ROWS = tracking(), 3, 600
@@ -98,9 +98,9 @@ def test_a_diverging_run_is_told_by_its_step(name, data):
 
 def test_precision_one_and_bias_nought_is_iq_learn(data):
     """By both names to the bit; and with equal precisions what actor and critics learn is the same."""
-    held = Sac(learn_precision=False, learn_bias=False, **SMALL)
+    held = SacIrleed(learn_precision=False, learn_bias=False, **SMALL)
     assert same(run(held, jax.random.key(0), data), run(AGENTS["iq"], jax.random.key(0), data))
-    equal = Sac(precision_rate=0.0, **SMALL)
+    equal = SacIrleed(precision_learning_rate=0.0, **SMALL)
     irleed, iq = (run(agent, jax.random.key(0), data)[0].learner.parameters for agent in (equal, AGENTS["iq"]))
     for one, other in zip(jax.tree.leaves(irleed.critics), jax.tree.leaves(iq.critics), strict=True):
         np.testing.assert_allclose(one, other, atol=1e-6)
@@ -111,7 +111,7 @@ def test_precision_one_and_bias_nought_is_iq_learn(data):
 @pytest.mark.parametrize("bounded", [True, False])
 def test_values_ahead_are_bounded(bounded, data):
     """Critics that are far off move the loss only as far as a bounded value can."""
-    agent = Sac.iq(bounded=bounded, **SMALL)
+    agent = SacIrleed.iq(bounded=bounded, **SMALL)
     state = run(agent, jax.random.key(0), data)[0]
     rows = eqx.tree_at(lambda r: r.proceeds, data.sample(jax.random.key(1), 16), jnp.ones(16, jnp.float32))
     losses = []
@@ -124,7 +124,7 @@ def test_values_ahead_are_bounded(bounded, data):
 
 def test_the_worth_of_an_end_is_learnt_from_who_ends(data):
     """Where all that is shown ends and all that is played does, an end is neither good nor bad."""
-    agent = Sac.iq(**{**SMALL, "steps": 300, "warm": 50, "capacity": 300, "ended_rate": 1e-2})
+    agent = SacIrleed.iq(**{**SMALL, "steps": 300, "learning_starts": 50, "buffer_size": 300, "ended_rate": 1e-2})
     even, _ = run(agent, jax.random.key(0), data)
     assert abs(float(even.learner.parameters.ended)) < 0.3
     endless = dataclasses.replace(data, proceeds=np.ones(ROWS, np.float32))
@@ -139,7 +139,7 @@ def test_the_worth_of_an_end_is_learnt_from_who_ends(data):
 )
 def test_what_an_end_is_worth_if_it_is_told(settings, ended, data):
     """It is held, bounds or not; where critics say 0 and all ends, the implied reward is known, and so is the loss."""
-    agent = Sac.iq(penalty=2.0, **settings, **SMALL)
+    agent = SacIrleed.iq(penalty=2.0, **settings, **SMALL)
     parameters = agent.parameters(jax.random.key(0), data.inputs, ENV.actions, DEMONSTRATORS)
     layers = (parameters.critics.networks.weights, parameters.critics.networks.offsets)
     silent = jax.tree.map(jnp.zeros_like, layers)
@@ -161,7 +161,7 @@ def test_what_an_end_is_worth_if_it_is_told(settings, ended, data):
 )
 def test_precision_is_that_of_a_soft_policy_that_loses_as_much(precision, noise, far, data):
     """In closed form: by noise around what is best, and by getting into worse situations than the best do."""
-    agent = Sac(precision=precision, temperature=0.02, penalty=2.0, **SMALL)
+    agent = SacIrleed(precision=precision, temperature=0.02, penalty=2.0, **SMALL)
     parameters = agent.parameters(jax.random.key(0), data.inputs, ENV.actions, DEMONSTRATORS)
     known = jnp.asarray([0.5, 0.4, -0.5], jnp.float32), -jnp.log(jnp.asarray([3.0, 1.0, 9.0], jnp.float32))
     parameters = eqx.tree_at(lambda p: (p.standing, p.log_precision), parameters, known)
@@ -175,9 +175,9 @@ def test_precision_of_returns_is_lower_for_those_who_end_what_others_keep_up(dat
     """Whatever is played ends, so that an end is bad; the first never ends, the second at times, the third always."""
     often = np.array([0.0, 0.5, 1.0])[data.demonstrator] > np.random.default_rng(1).uniform(size=ROWS)
     falling = dataclasses.replace(data, proceeds=1 - often.astype(np.float32))
-    settings = {**SMALL, "steps": 400, "warm": 50, "capacity": 400, "ended_rate": 1e-2, "standing_rate": 1e-2}
+    settings = {**SMALL, "steps": 400, "learning_starts": 50, "buffer_size": 400, "ended_rate": 1e-2, "standing_rate": 1e-2}
     for precision, found_out in (("both", True), ("returns", True), ("actions", False)):
-        agent = Sac(precision=precision, **settings)
+        agent = SacIrleed(precision=precision, **settings)
         state, _ = run(agent, jax.random.key(0), falling)
         found = np.asarray(agent.log_precision(state.learner.parameters, falling))
         assert (found[0] - found[1] > 1 and found[1] - found[2] > 0.3) == found_out
