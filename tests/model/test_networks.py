@@ -95,14 +95,11 @@ def test_biases_of_no_demonstrators_are_zero_and_cost_nothing(hidden):
 
 def test_few_demonstrators_have_a_network_each_and_many_share_a_trunk():
     """Networks start anywhere, or at zero if asked; trunks have heads that are zero."""
-    made = {
-        count: biases(jax.random.key(0), count, PLAIN, 2, (8,))
-        for count in (networks.OWN_NETWORKS, networks.OWN_NETWORKS + 1)
-    }
-    assert [type(bias) for bias in made.values()] == [Independent, LowRank]
+    few, many = (biases(jax.random.key(0), networks.OWN_NETWORKS + more, PLAIN, 2, (8,)) for more in (0, 1))
+    assert isinstance(few, Independent) and isinstance(many, LowRank)
     assert isinstance(biases(jax.random.key(0), 1000, PLAIN, 2, None), Linear)
     zero = biases(jax.random.key(0), 2, PLAIN, 2, (8,), zero=True)
-    assert not np.any(zero(OBS[None], jnp.asarray([1]))) and np.any(made[16](OBS[None], jnp.asarray([1])))
+    assert not np.any(zero(OBS[None], jnp.asarray([1]))) and np.any(few(OBS[None], jnp.asarray([1])))
 
 
 def test_a_thousand_demonstrators_cost_little():

@@ -55,7 +55,7 @@ def test_a_bias_is_measured_in_noise_and_unknown_where_none_is_learnt(actor):
 
 
 def test_the_most_likely_precisions_are_the_true_ones(actor):
-    """At the true noise, the misfit has no slope in precisions and in the common standard deviation; at others it has."""
+    """There, the misfit has no slope in precisions and in the common standard deviation; elsewhere it has."""
     precision = -2 * np.log(SPREAD) - np.mean(-2 * np.log(SPREAD))
     done, still = rows(actor), jnp.zeros((6_000, 1), jnp.float32)
     shared = actor.batch(done.obs)
