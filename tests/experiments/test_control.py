@@ -120,7 +120,11 @@ def _by_the_mean(members, key, obs):
 
 def test_members_act_by_the_mean_of_their_log_probabilities():
     """Those that learnt from one data set, and no other; and their precisions are averaged."""
-    task, arena, method = TASKS["cartpole"], DeviceArena(CartPole()), OfflineIrleed(hidden=(8,), steps=30, learning_rate=3e-2)
+    task, arena, method = (
+        TASKS["cartpole"],
+        DeviceArena(CartPole()),
+        OfflineIrleed(hidden=(8,), steps=30, learning_rate=3e-2),
+    )
     task = dataclasses.replace(task, episodes=2)
     shown, _ = control_data.play_data(jax.random.key(0), task, arena, task.settings[:1], 2)
     assert [own.episodes for own in shown] == [6, 6]

@@ -1,18 +1,21 @@
 """`fit_networks` and `irleed fit` where actions are numbers: what comes out, its file, and what is refused."""
 
 import dataclasses
+import functools
 import json
 
 import jax
 import numpy as np
 import pytest
 
-from irleed.algorithms.iq import OfflineIrleed, SacIrleed
+from irleed.algorithms.baselines import BehaviourCloning, Ileed
+from irleed.algorithms.iq import IQ_LEARN, OfflineIrleed, SacIrleed
 from irleed.analysis.curation import curate, read_run
 from irleed.cli import main
 from irleed.data import Demonstrations, Episode, save
 from irleed.envs.step import Bounds
 from irleed.errors import DataError, SpaceError
+from irleed.fit.defaults import network_algorithm
 from irleed.fit.networks import fit_networks
 from irleed.fit.validation import check, clipped
 from irleed.policies.ensemble import EnsemblePolicy
@@ -41,11 +44,13 @@ def demonstrations(shape=(3,), scale: float = 0.8) -> Demonstrations:
 
 @pytest.fixture(scope="module")
 def found():
-    return fit_networks(demonstrations(), OfflineIrleed.continuous(**SMALL, learning_rate=3e-3, precision_learning_rate=1e-2), members=2)
+    return fit_networks(
+        demonstrations(), OfflineIrleed.continuous(**SMALL, learning_rate=3e-3, precision_learning_rate=1e-2), members=2
+    )
 
 
 def test_who_is_steady_is_found_and_the_policy_acts_within_bounds(found):
-    assert isinstance(found.policy, EnsemblePolicy) and found.policy.size == 2
+    assert isinstance(found.policy.actions, Bounds) and found.policy.size == 2
     assert found.expertise.ranking == ("steady", "shaky")
     assert np.all(np.isfinite(found.expertise.log_likelihood)) and np.all(found.expertise.bias >= 0)
     obs = demonstrations().obs[:50]
@@ -54,7 +59,7 @@ def test_who_is_steady_is_found_and_the_policy_acts_within_bounds(found):
     drawn, _ = found.policy.predict(obs, seed=1)
     np.testing.assert_allclose(best[3], one, rtol=5e-7)  # to rounding
     assert best.shape == (50, 1) and not np.array_equal(best, drawn)
-    assert np.abs(drawn).max() <= np.abs(found.policy.members.squashing.half).max()
+    assert np.abs(drawn).max() <= np.abs(found.policy.members.head.half).max()
     assert np.corrcoef(best[:, 0], -obs[:, -1])[0, 1] > 0.9
     summary = found.summary()
     assert summary["members"] == 2 and json.dumps(summary)
@@ -64,7 +69,7 @@ def test_a_policy_is_saved_and_loaded_by_what_the_file_says(found, tmp_path):
     path, obs = tmp_path / "policy.safetensors", demonstrations().obs[:5]
     found.policy.save(path)
     again = load_policy(path)
-    assert isinstance(again, EnsemblePolicy)
+    assert isinstance(again, EnsemblePolicy) and again.actions == found.policy.actions
     np.testing.assert_array_equal(again.predict(obs, True)[0], found.policy.predict(obs, True)[0])
     action = np.zeros((5, 1), np.float32)
     np.testing.assert_array_equal(again.log_likelihood(obs, action), found.policy.log_likelihood(obs, action))
@@ -86,9 +91,8 @@ def test_bounds_are_the_environments_or_come_from_the_data():
     ("change", "algorithm", "message"),
     [
         ({"action": np.ones((240, 1), np.float32)}, OfflineIrleed.continuous(), "1 in all of them as number 0"),
-        ({}, OfflineIrleed(), "OfflineIrleed, which is for one whole number each"),
     ],
-    ids=["constant", "discrete algorithm"],
+    ids=["constant"],
 )
 def test_what_cannot_be_fitted_is_refused(change, algorithm, message):
     with pytest.raises(SpaceError, match=message):
@@ -114,10 +118,11 @@ def test_actions_are_held_against_the_environment():
 
 
 def test_the_algorithm_suits_the_actions():
-    assert isinstance(suitable(2, continuous=True), GaussianQ) and suitable(2, continuous=True).rank is None
-    assert isinstance(suitable(40, online=True, continuous=True), Sac)
-    assert suitable(2, online=True, continuous=True, survival=True) == SacIrleed(ends="failure")
-    assert suitable(40, continuous=True).rank == 8 and not suitable(2, iq=True, continuous=True).learn_bias
+    make = functools.partial(network_algorithm, continuous=True)
+    assert make() == OfflineIrleed.continuous() and make("iq") == OfflineIrleed.continuous(**IQ_LEARN)
+    assert make(online=True) == SacIrleed() and make("iq", online=True) == SacIrleed.iq()
+    assert make(online=True, ends="failure") == SacIrleed(ends="failure")
+    assert make("bc") == BehaviourCloning.continuous() and make("ileed") == Ileed.continuous()
 
 
 def test_agents_play_and_are_tried():

@@ -23,7 +23,9 @@ from irleed.simulation.critics import CriticDemonstrator, load_critic, save_crit
 from irleed.simulation.experts import Stages, by_actor_critic, by_imitation, shown_by
 
 pytestmark = pytest.mark.optax
-SMALL = SacExpert(hidden=(8,), steps=240, num_envs=4, gradient_steps=1, learning_starts=20, batch_size=8, buffer_size=240)
+SMALL = SacExpert(
+    hidden=(8,), steps=240, num_envs=4, gradient_steps=1, learning_starts=20, batch_size=8, buffer_size=240
+)
 
 
 def nothing(*done, **figures) -> None:
@@ -42,7 +44,10 @@ def test_a_critic_is_read_back_with_its_standardisation_and_so_are_biases(tmp_pa
 
 def test_a_critic_learnt_from_play_acts_as_the_one_that_played(tmp_path):
     """In situations that it has not seen."""
-    critic, learner = load_critic("cartpole"), OfflineIrleed.iq(hidden=(16,), activation="elu", steps=400, penalty=0.005)
+    critic, learner = (
+        load_critic("cartpole"),
+        OfflineIrleed.iq(hidden=(16,), activation="elu", steps=400, penalty=0.005),
+    )
     experts = by_imitation(DeviceArena(CartPole()), jax.random.key(0), critic, 3, learner, 2, nothing)
     assert experts.diverged.tolist() == [-1, -1]
     experts.save(tmp_path / "one.safetensors", 1)

@@ -32,7 +32,7 @@ class Policy(eqx.Module):
 
     @abc.abstractmethod
     def predict(
-        self, observation: ArrayLike, deterministic: bool = False, seed: int | None = None
+        self, observation: ArrayLike | int, deterministic: bool = False, seed: int | None = None
     ) -> tuple[Array | np.generic, None]:
         """Greedy (`deterministic`) or sampled actions for one observation or a batch, and None as a recurrent state.
 

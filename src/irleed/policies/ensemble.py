@@ -7,7 +7,7 @@ import jax
 import numpy as np
 from numpy.typing import ArrayLike
 
-from irleed._typing import Array, Float, Key
+from irleed._typing import Array, Float, Shaped
 from irleed.data.transitions import Inputs
 from irleed.envs.step import Actions, Bounds
 from irleed.errors import DataError, SpaceError, problem
@@ -57,13 +57,13 @@ class EnsemblePolicy(Policy):
         return EnsembleActor(self.members)
 
     def predict(
-        self, observation: ArrayLike, deterministic: bool = False, seed: int | None = None
+        self, observation: ArrayLike | int, deterministic: bool = False, seed: int | None = None
     ) -> tuple[Array | np.generic, None]:
         """Greedy or sampled actions for one observation or a batch, and None."""
         batch, shape = self._batch(observation)
         key = jax.random.key(int(np.random.default_rng(seed).integers(2**31)))  # without a seed, another each time
         found = np.asarray(_acted(self.actor, jax.random.split(key, len(batch)), batch, deterministic))
-        return found.reshape(*shape, *found.shape[1:])[()], None
+        return found.reshape((*shape, *found.shape[1:]))[()], None
 
     def log_likelihood(self, observation: ArrayLike, action: ArrayLike) -> Float[np.ndarray, " B"]:
         """The log probability, or log density, of each action of a batch."""
@@ -73,7 +73,7 @@ class EnsemblePolicy(Policy):
     def log_probabilities(self, observation: ArrayLike) -> Float[np.ndarray, "*batch A"]:
         """The log probability of every discrete action, for one observation or a batch."""
         batch, shape = self._batch(observation)
-        return np.asarray(_log_probabilities(self.actor, batch), float).reshape(*shape, -1)
+        return np.asarray(_log_probabilities(self.actor, batch), float).reshape((*shape, -1))
 
     def save(self, path: str | Path) -> None:
         """Write a safetensors file: arrays and a line of JSON, no code."""
@@ -109,7 +109,7 @@ class EnsemblePolicy(Policy):
 
 
 @jax.jit(static_argnames="greedy")
-def _acted(actor: AbstractActor, keys: Key, obs: Float[Array, "B ..."], greedy: bool) -> Array:
+def _acted(actor: AbstractActor, keys: Shaped[Array, " B"], obs: Float[Array, "B ..."], greedy: bool) -> Array:
     return jax.vmap(lambda key, each: actor.act(key, each, greedy))(keys, obs)
 
 

@@ -31,7 +31,7 @@ class TabularPolicy(Policy):
         return self.probabilities.shape[1]
 
     def predict(
-        self, observation: ArrayLike, deterministic: bool = False, seed: int | None = None
+        self, observation: ArrayLike | int, deterministic: bool = False, seed: int | None = None
     ) -> tuple[Array | np.integer, None]:
         """Greedy or sampled actions for one state or an array of states, and None."""
         state, table = self._states(observation), np.asarray(self.probabilities)
@@ -56,7 +56,7 @@ class TabularPolicy(Policy):
         _, arrays = read_tensors(path, (FORMAT,), ("probabilities",))
         return cls(probabilities=arrays["probabilities"])
 
-    def _states(self, observation: ArrayLike) -> Int[np.ndarray, "..."]:
+    def _states(self, observation: ArrayLike | int) -> Int[np.ndarray, "..."]:
         """States; whatever is not the number of one is refused."""
         state, count = np.asarray(observation), len(self.probabilities)
         whole = np.issubdtype(state.dtype, np.integer)

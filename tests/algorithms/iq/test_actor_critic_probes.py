@@ -41,7 +41,8 @@ def learnt(agent, state, obs) -> np.ndarray:
     return np.asarray(jax.vmap(lambda each: policy.act(jax.random.key(0), each, greedy=True))(obs))
 
 
-PROBE = {"num_envs": 1, "gradient_steps": 1, "anneal_lr": False, "hidden": (32,), "batch_size": 32, "learning_starts": 200, "learning_rate": 1e-3}
+PROBE = {"num_envs": 1, "gradient_steps": 1, "learning_starts": 200}
+PROBE |= {"hidden": (32,), "batch_size": 32, "learning_rate": 1e-3}
 
 
 @pytest.mark.parametrize(
@@ -53,7 +54,7 @@ PROBE = {"num_envs": 1, "gradient_steps": 1, "anneal_lr": False, "hidden": (32,)
     ids=["target", "tracking"],
 )
 def test_experts_learn_what_is_best(env, obs, best):
-    agent = SacExpert(**PROBE, steps=2500, buffer_size=2500)
+    agent = SacExpert(**PROBE, anneal_lr=False, steps=2500, buffer_size=2500)
     state, _ = run(agent, jax.random.key(0), None, env)
     np.testing.assert_allclose(learnt(agent, state, obs.astype(np.float32)), best, atol=0.1)
 
@@ -61,7 +62,7 @@ def test_experts_learn_what_is_best(env, obs, best):
 def test_experts_look_ahead():
     """The first of two actions has no reward of its own, and decides what the second can earn."""
     env = delay()
-    agent = SacExpert(**PROBE, steps=2500, buffer_size=2500)
+    agent = SacExpert(**PROBE, anneal_lr=False, steps=2500, buffer_size=2500)
     state, _ = run(agent, jax.random.key(0), None, env)
     start = env.observe(env.reset(jax.random.key(5)))[None]
     chosen = learnt(agent, state, start)
