@@ -96,7 +96,7 @@ def test_data_that_were_not_fitted_are_refused():
         curate(states(("anna", "carl")), run())
     with pytest.raises(SpaceError, match="actions: got 1, expected 0 to 0"):
         curate(states(), run(policy=TabularPolicy(np.ones((2, 1)))))
-    with pytest.raises(SpaceError, match="observations: got 1, expected 0 to 0"):
+    with pytest.raises(SpaceError, match="observation: got 1, expected states 0 to 0"):
         curate(states(), run(policy=TabularPolicy(np.full((1, 2), 0.5))))
     for share in (0.0, 1.1, float("nan")):
         with pytest.raises(ConfigError, match="--share"):

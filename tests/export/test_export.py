@@ -56,7 +56,7 @@ def choosing(
 
 def steering(activation: str = "relu") -> EnsemblePolicy:
     middle, half = (np.tile(np.array(row, np.float32), (MEMBERS, 1)) for row in ([0.5, -1.0], [1.0, 3.0]))
-    return EnsemblePolicy(Actor(network(activation, (3,), (6, 4)), jax.vmap(Squashing)(middle, half)))
+    return EnsemblePolicy(Actor(network(activation, (3,), (6, 4)), Squashing(middle, half)))
 
 
 def in_onnx(policy, path, obs: np.ndarray) -> dict[str, np.ndarray]:
@@ -79,7 +79,7 @@ def test_networks_are_the_same_in_onnx(tmp_path, activation, shape, sizes, direc
     policy = choosing(activation, shape, sizes, direct)
     obs = np.random.default_rng(1).normal(size=(50, *shape)).astype(np.float32) * 3
     found = in_onnx(policy, tmp_path / "policy.onnx", obs)
-    np.testing.assert_allclose(found["log_probabilities"], log_softmax(policy.scores(obs), -1), atol=1e-5, rtol=1e-5)
+    np.testing.assert_allclose(found["log_probabilities"], policy.log_probabilities(obs), atol=1e-5, rtol=1e-5)
     np.testing.assert_array_equal(found["action"], policy.predict(obs, deterministic=True)[0])
 
 
@@ -91,7 +91,7 @@ def test_units_that_hardly_differ_are_the_same_in_onnx(tmp_path):
     obs = np.random.default_rng(1).normal(size=(50, 2, 3)).astype(np.float32)
     policy = EnsemblePolicy(Actor(quiet, Softmax(np.full(MEMBERS, 1000.0, np.float32))))
     found = in_onnx(policy, tmp_path / "policy.onnx", obs)
-    np.testing.assert_allclose(found["log_probabilities"], log_softmax(policy.scores(obs), -1), atol=1e-5, rtol=1e-5)
+    np.testing.assert_allclose(found["log_probabilities"], policy.log_probabilities(obs), atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("activation", ACTIVATIONS)
@@ -100,9 +100,9 @@ def test_continuous_actions_are_the_same_in_onnx(tmp_path, activation):
     obs = np.random.default_rng(1).normal(size=(50, 3)).astype(np.float32)
     found = in_onnx(policy, tmp_path / "policy.onnx", obs)
     np.testing.assert_allclose(found["action"], policy.predict(obs, deterministic=True)[0], atol=1e-5)
-    gaussian = policy._gaussian(obs)
+    gaussian = jax.vmap(policy.actor)(obs)
     np.testing.assert_allclose(found["mean"], gaussian.mean, atol=1e-5, rtol=1e-5)
-    np.testing.assert_allclose(found["log_spread"], gaussian.log_spread, atol=1e-5)
+    np.testing.assert_allclose(found["log_spread"], gaussian.log_std, atol=1e-5)
 
 
 def test_a_table_is_the_same_in_onnx(tmp_path):
@@ -154,7 +154,7 @@ def test_the_description_is_enough_to_write_the_policy_again(tmp_path, direct):
     export(run_folder(tmp_path / "run", policy, members=MEMBERS), tmp_path / "out")
     assert {path.name for path in (tmp_path / "out").iterdir()} == {"policy.safetensors", "policy.json", "README.md"}
     obs = np.random.default_rng(2).normal(size=(2, 3)).astype(np.float32)
-    np.testing.assert_allclose(by_description(tmp_path / "out", obs), log_softmax(policy.scores(obs)), atol=1e-5)
+    np.testing.assert_allclose(by_description(tmp_path / "out", obs), policy.log_probabilities(obs), atol=1e-5)
 
 
 @pytest.mark.parametrize("policy", [choosing(), choosing("elu", (), (3, ACTIONS)), TabularPolicy(TABLE), steering()])

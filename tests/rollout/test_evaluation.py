@@ -44,7 +44,7 @@ def test_returns_of_a_greedy_and_of_a_drawn_policy():
 
 def test_the_likeliest_action_is_that_of_the_largest_output():
     probe = delay()
-    policy = SoftmaxPolicy(linear([[1.0, -1.0]]), jnp.asarray(2.0, jnp.float32))
+    policy = Actor(linear([[1.0, -1.0]]), Softmax(jnp.asarray(2.0, jnp.float32)))
     obs = jnp.asarray(probe.observations[0]) + 1
     assert policy.act(jax.random.key(0), obs, greedy=True) == 0
     drawn = jax.vmap(lambda key: policy.act(key, obs))(jax.random.split(jax.random.key(0), 4000))

@@ -28,7 +28,7 @@ def arena(request):
 
 
 @pytest.fixture(scope="module")
-def policies() -> SoftmaxPolicy:
+def policies() -> Actor:
     """One takes the critic's best actions, the other its worst."""
     critic = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), load_critic("cartpole"))
     return Actor(critic, Softmax(jnp.asarray([1.0, -1.0], jnp.float32)))
@@ -82,7 +82,7 @@ def test_agents_learn(arena):
     keys, data = jax.random.split(KEY, 2), stack([demonstrations(20), demonstrations(30)])
     state = arena.learn(agent, keys, data, 1)
     assert state.learner.step.tolist() == [30, 30] and state.replay.added.tolist() == [40, 40]
-    np.testing.assert_allclose(state.learner.parameters.q.inputs.centre[0], demonstrations(20).obs.mean(0), atol=1e-5)
+    np.testing.assert_allclose(state.learner.parameters.actor.network.inputs.centre[0], demonstrations(20).obs.mean(0), atol=1e-5)
     assert equal(arena.learn(agent, keys, data, 1), state)
     assert not equal(arena.learn(agent, keys[::-1], data, 1), state)
 
