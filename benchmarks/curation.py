@@ -18,8 +18,7 @@ import tyro
 
 from irleed._compute import in_double_precision
 from irleed.algorithms.baselines.bc import BehaviourCloning
-from irleed.algorithms.iq.gaussian_q import GaussianQ
-from irleed.algorithms.iq.soft_q import SoftQ
+from irleed.algorithms.iq import OfflineIrleed
 from irleed.algorithms.tabular.planning import Averaged
 from irleed.algorithms.tabular.visitation import expected_return
 from irleed.algorithms.training import train_all
@@ -31,13 +30,12 @@ from irleed.envs.gridworld import paper_gridworld
 from irleed.experiments.control_data import DEMONSTRATORS, TASKS, play_data
 from irleed.experiments.control_methods import learn
 from irleed.experiments.hopper_data import ENV_ID, POLICIES, demonstrate
+from irleed.fit.defaults import tabular_algorithm
 from irleed.fit.judgement import judge
 from irleed.fit.tabular import fit
-from irleed.fit.tabular import suitable as suitable_for_tables
 from irleed.model.expertise import Expertise
-from irleed.policies.ensemble import NetworkPolicy
+from irleed.policies.ensemble import EnsemblePolicy
 from irleed.policies.files import Policy
-from irleed.policies.gaussian import GaussianEnsemble
 from irleed.rollout import DeviceArena, HostArena, drawn, likeliest
 from irleed.simulation.mdp import simulate
 
@@ -79,7 +77,7 @@ def chosen(data: Demonstrations, weight: np.ndarray) -> Transitions:
 
 def cartpole(config: Config) -> tuple[tuple[str, ...], dict[str, Returns]]:
     """Three demonstrators drawn around a critic, five episodes each."""
-    arena, task, irleed = DeviceArena(CartPole()), TASKS["cartpole"], SoftQ(steps=config.steps)
+    arena, task, irleed = DeviceArena(CartPole()), TASKS["cartpole"], OfflineIrleed(steps=config.steps)
     settings = task.settings[:3]
     data_key, fit_key, clone_key = jax.random.split(jax.random.key(config.seed), 3)
     data, _ = play_data(data_key, task, arena, settings, config.seeds)
@@ -89,7 +87,7 @@ def cartpole(config: Config) -> tuple[tuple[str, ...], dict[str, Returns]]:
     weighed = []
     for lane, (own, transitions) in enumerate(zip(data, rows, strict=True)):
         one = jax.tree.map(lambda leaf, lane=lane: np.asarray(leaf[lane : lane + 1]), parameters)
-        policy = NetworkPolicy(jax.tree.map(np.asarray, jax.vmap(irleed.policies.base)(one)))
+        policy = EnsemblePolicy(jax.tree.map(np.asarray, jax.vmap(irleed.policy)(one)))
         weighed.append(weights(own, policy, judge(own.names, irleed, one, transitions)))
     found: dict[str, Returns] = {"likeliest": {}, "drawn": {}}
     for way in WAYS:
@@ -102,7 +100,7 @@ def cartpole(config: Config) -> tuple[tuple[str, ...], dict[str, Returns]]:
 
 def hopper(config: Config) -> tuple[tuple[str, ...], dict[str, Returns]]:
     """Three policies of several stages of training, 1,000 steps each."""
-    irleed, cloning = GaussianQ(steps=config.steps), GaussianQ.cloning(steps=config.steps)
+    irleed, cloning = OfflineIrleed.continuous(steps=config.steps), BehaviourCloning.continuous(steps=config.steps)
     count = max(2, config.seeds // 6)
     earned: dict[str, list[np.ndarray]] = {"likeliest": [], "drawn": []}
     with contextlib.closing(HostArena(ENV_ID)) as arena:
@@ -112,7 +110,7 @@ def hopper(config: Config) -> tuple[tuple[str, ...], dict[str, Returns]]:
             rows = Transitions.from_demonstrations(data)
             state, _ = train_all(irleed, keys[1:2], stack([rows]), arena.actions, len(POLICIES))
             parameters = jax.tree.map(np.asarray, state.parameters)
-            policy = jax.tree.map(np.asarray, GaussianEnsemble(jax.vmap(irleed.policies.base)(parameters)))
+            policy = jax.tree.map(np.asarray, EnsemblePolicy(jax.vmap(irleed.policy)(parameters)))
             weighed = weights(data, policy, judge(data.names, irleed, parameters, rows))
             many = stack([chosen(data, weighed[way]) for way in WAYS])
             state, _ = train_all(cloning, jnp.repeat(keys[2:3], len(WAYS)), many, arena.actions, len(POLICIES))
@@ -134,7 +132,7 @@ def gridworld(config: Config) -> tuple[tuple[str, ...], dict[str, Returns]]:
         for number in range(config.seeds):
             key = jax.random.fold_in(jax.random.key(config.seed), number)
             data, _ = simulate(key, mdp, planner=planner, max_precision=precision, accuracy=accuracy, endless=True)
-            fitted = fit(data, mdp, algorithm=suitable_for_tables(mdp, planner), endless=True)
+            fitted = fit(data, mdp, algorithm=tabular_algorithm(mdp, planner), endless=True)
             for way, weight in weights(data, fitted.policy, fitted.expertise).items():
                 count = np.full(fitted.policy.probabilities.shape, 0.25)
                 own = (weight / np.average(weight, weights=data.length))[np.asarray(data.episode)]

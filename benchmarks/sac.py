@@ -23,14 +23,14 @@ from rich.table import Table
 
 from irleed._compute import each_run
 from irleed.algorithms import agent as agents
-from irleed.algorithms.iq.sac import Sac
+from irleed.algorithms.iq import SacIrleed
 from irleed.data.transitions import Transitions
 from irleed.envs.host import make_host
 from irleed.envs.step import Bounds, Transition
 
 OBS, ACTIONS, DEMONSTRATORS, ROWS, LANES, TIMES = 11, 3, 3, 3_000, 120, 3
 BOUNDS = Bounds(-np.ones(ACTIONS), np.ones(ACTIONS))
-AGENTS = {"iq": Sac.iq(capacity=20_000, warm=1), "irleed": Sac(capacity=20_000, warm=1)}
+AGENTS = {"iq": SacIrleed.iq(buffer_size=20_000, learning_starts=1), "irleed": SacIrleed(buffer_size=20_000, learning_starts=1)}
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ import numpy as np
 import tyro
 
 from irleed._io.files import write_json
-from irleed.algorithms.iq.sac import Sac
+from irleed.algorithms.iq import SacIrleed
 from irleed.experiments.hopper_data import ENV_ID, POLICIES, Teachers, data_sets, kept_demonstrations
 from irleed.experiments.hopper_results import interval
 from irleed.rollout import HostArena
@@ -29,27 +29,27 @@ from irleed.runs.checkpoint import Keeper
 from irleed.runs.directory import keep, kept, plain
 
 ROWS = {
-    "default": Sac(),
-    "iq": Sac.iq(),
-    "precision of returns": Sac(precision="returns"),
-    "precision of actions": Sac(precision="actions"),
-    "precision of actions, counted squared": Sac(precision="actions", sharpness=2.0),
-    "counted by precision squared": Sac(sharpness=2.0),
-    "precision alone": Sac(learn_bias=False),
-    "own values": Sac(own_values=True),
-    "objective initial": Sac(objective="initial"),
-    "objective mixture": Sac(objective="mixture"),
-    "objective mixture, penalty on what is shown": Sac(objective="mixture", penalise="shown"),
-    "unbounded values": Sac(bounded=False),
-    "ends worth nought": Sac(ends="nought"),
-    "ends a failure": Sac(ends="failure"),
-    "ends a failure, three times as bad": Sac(ends="failure", failure=3.0),
-    "one critic": Sac(critics=1),
-    "critics without layer norm": Sac(critic_activation="relu"),
-    "gradients clipped": Sac(clip=1.0),
-    "rates down to nought": Sac(decay=True),
-    "published rate of the actor": Sac(actor_rate=3e-5),
-    "as published": Sac.paper(copies=8),
+    "default": SacIrleed(),
+    "iq": SacIrleed.iq(),
+    "precision of returns": SacIrleed(precision="returns"),
+    "precision of actions": SacIrleed(precision="actions"),
+    "precision of actions, counted squared": SacIrleed(precision="actions", sharpness=2.0),
+    "counted by precision squared": SacIrleed(sharpness=2.0),
+    "precision alone": SacIrleed(learn_bias=False),
+    "own values": SacIrleed(own_values=True),
+    "objective initial": SacIrleed(objective="initial"),
+    "objective mixture": SacIrleed(objective="mixture"),
+    "objective mixture, penalty on what is shown": SacIrleed(objective="mixture", penalise="shown"),
+    "unbounded values": SacIrleed(bounded=False),
+    "ends worth nought": SacIrleed(ends="nought"),
+    "ends a failure": SacIrleed(ends="failure"),
+    "ends a failure, three times as bad": SacIrleed(ends="failure", failure=3.0),
+    "one critic": SacIrleed(critics=1),
+    "critics without layer norm": SacIrleed(critic_activation="relu"),
+    "gradients clipped": SacIrleed(clip=1.0),
+    "rates down to nought": SacIrleed(anneal_lr=True),
+    "published rate of the actor": SacIrleed(actor_learning_rate=3e-5),
+    "as published": SacIrleed.paper(num_envs=8),
 }
 
 
@@ -81,9 +81,9 @@ class Config:
 
 def row(config: Config, name: str, arena: HostArena) -> dict[str, np.ndarray]:
     """What one row came to, from the folder or anew."""
-    sizes: dict[str, Any] = {"hidden": (64, 64), "batch": 128} if config.small else {}
-    capacity = min(config.steps, Sac().capacity)
-    agent = dataclasses.replace(ROWS[name], steps=config.steps, capacity=capacity, **sizes)
+    sizes: dict[str, Any] = {"hidden": (64, 64), "batch_size": 128} if config.small else {}
+    capacity = min(config.steps, SacIrleed().capacity)
+    agent = dataclasses.replace(ROWS[name], steps=config.steps, buffer_size=capacity, **sizes)
     shared = {key: str(getattr(config, key)) for key in ("source", "teachers", "seeds", "every", "seed")}
     file, fingerprint = config.out / f"{name.replace(' ', '_')}.npz", {**shared, **plain(agent, "agent")}
     found = kept(file, fingerprint)

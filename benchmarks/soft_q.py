@@ -32,8 +32,7 @@ from rich.console import Console
 from rich.table import Table
 
 from irleed.algorithms.base import init
-from irleed.algorithms.iq.online import OnlineSoftQ
-from irleed.algorithms.iq.soft_q import SoftQ
+from irleed.algorithms.iq import OfflineIrleed, OnlineIrleed
 from irleed.algorithms.training import train_all
 from irleed.data.transitions import Transitions
 from irleed.envs.cartpole import CartPole
@@ -44,7 +43,7 @@ from irleed.rollout import DeviceArena
 Section = Literal["updates", "environments", "agents"]
 Row = dict[str, Any]
 ACTIONS, DEMONSTRATORS, TRANSITIONS, EPISODES = 2, 3, 5_000, 15
-ALGORITHMS = {"irleed": SoftQ(), "iq": SoftQ.iq()}
+ALGORITHMS = {"irleed": OfflineIrleed(), "iq": OfflineIrleed.iq()}
 TOLERANCE = 1e-4  # between the losses of the two programs
 HOSTS = "gymnasium CartPole-v1", "gymnasium LunarLander-v3", "envpool CartPole-v1", "envpool LunarLander-v3", "ale pong"
 HOST_LANES = 32
@@ -148,7 +147,7 @@ def updates(config: Config, note: Callable[[str], None]) -> list[Row]:
     return rows
 
 
-def _torch_loop(name: str, algorithm: SoftQ, note: Callable[[str], None]) -> Callable[[], Any] | None:
+def _torch_loop(name: str, algorithm: OfflineIrleed, note: Callable[[str], None]) -> Callable[[], Any] | None:
     """The loop in PyTorch, where there is one; stops where the two programs have different losses."""
     if importlib.util.find_spec("torch") is None:
         return note("PyTorch is not installed, so there is nothing to compare with: pip install torch")
@@ -198,7 +197,7 @@ def agents(config: Config, note: Callable[[str], None]) -> list[Row]:
     """Online IRLEED with CartPole on the device."""
     rows: list[Row] = []
     steps = config.updates // 5
-    agent, arena = OnlineSoftQ(steps=steps, warm=min(500, steps // 2)), DeviceArena(CartPole())
+    agent, arena = OnlineIrleed(steps=steps, learning_starts=min(500, steps // 2)), DeviceArena(CartPole())
 
     for runs in (runs for runs in config.runs if runs <= 30):
         note(f"online, {runs} runs")

@@ -1,8 +1,8 @@
 """IRLEED and IQ-Learn, offline, as a plain PyTorch loop on the CPU: what `soft_q.py` compares with.
 
-The algorithm is `irleed.algorithms.iq.soft_q.SoftQ` with its defaults, written the way one does in PyTorch: modules,
+The algorithm is `irleed.algorithms.iq.soft_q.OfflineIrleed` with its defaults, written the way one does in PyTorch: modules,
 autograd, an
-optimiser and a Python loop, one run at a time. `loss` is held against that of `SoftQ` before anything is timed.
+optimiser and a Python loop, one run at a time. `loss` is held against that of `OfflineIrleed` before anything is timed.
 """
 
 import math
@@ -25,7 +25,7 @@ def mlp(inputs: int, settings: Any, outputs: int) -> nn.Sequential:
     return nn.Sequential(*layers, nn.Linear(settings.hidden[-1], outputs))
 
 
-class SoftQ(nn.Module):
+class OfflineIrleed(nn.Module):
     """A shared Q; with demonstrators, their precisions and linear biases."""
 
     def __init__(self, settings: Any, obs: Tensor, actions: int, demonstrators: int) -> None:
@@ -66,12 +66,12 @@ class SoftQ(nn.Module):
 
 
 def columns(data: Any) -> list[Tensor]:
-    """The arguments of `SoftQ.loss` for a data set, or a batch, of irleed's."""
+    """The arguments of `OfflineIrleed.loss` for a data set, or a batch, of irleed's."""
     named = (data.obs, data.next_obs, data.action, data.proceeds, data.demonstrator)
     return [torch.tensor(each.tolist()) for each in named]  # whole numbers become int64, which PyTorch indexes by
 
 
-def load(model: SoftQ, parameters: Any) -> None:
+def load(model: OfflineIrleed, parameters: Any) -> None:
     """Take over the weights of a `irleed.algorithms.iq.soft_q.Parameters`."""
     pairs = [(model.q, parameters.q.weights, parameters.q.offsets)]
     with torch.no_grad():
@@ -90,11 +90,11 @@ def load(model: SoftQ, parameters: Any) -> None:
 def trainer(settings: Any, data: Any, actions: int, demonstrators: int) -> Callable[[int], None]:
     """A model ready to be trained for so many updates: what is not part of an update is done, and it is warmed up."""
     tensors = columns(data)
-    model = SoftQ(settings, tensors[0], actions, demonstrators)
-    groups = [{"params": model.q.parameters(), "rate": settings.rate}]
+    model = OfflineIrleed(settings, tensors[0], actions, demonstrators)
+    groups = [{"params": model.q.parameters(), "learning_rate": settings.rate}]
     if settings.learn_bias:
-        groups.append({"params": [model.log_precision], "rate": settings.precision_rate})
-        groups.append({"params": model.bias.parameters(), "rate": settings.bias_rate})
+        groups.append({"params": [model.log_precision], "learning_rate": settings.precision_rate})
+        groups.append({"params": model.bias.parameters(), "learning_rate": settings.bias_rate})
     optimiser = torch.optim.Adam(groups, fused=True)  # one call for all parameters: the fastest of its three ways
 
     def train(updates: int) -> None:
@@ -114,7 +114,7 @@ def trainer(settings: Any, data: Any, actions: int, demonstrators: int) -> Calla
 
 def loss_of(settings: Any, parameters: Any, data: Any, batch: Any, actions: int, demonstrators: int) -> float:
     """The loss of a batch under irleed's parameters."""
-    model = SoftQ(settings, columns(data)[0], actions, demonstrators)
+    model = OfflineIrleed(settings, columns(data)[0], actions, demonstrators)
     load(model, parameters)
     return model.loss(*columns(batch)).item()
 

@@ -190,7 +190,8 @@ def _whole_fit(spec: Spec) -> dict[str, Any]:
     import numpy as np
     from scipy.stats import spearmanr
 
-    from irleed.fit.tabular import fit, suitable
+    from irleed.fit.defaults import tabular_algorithm
+from irleed.fit.tabular import fit
     from irleed.simulation.mdp import simulate
 
     mdp, planner = _world(spec).mdp, _planner(spec)
@@ -257,7 +258,7 @@ def _planner(spec: Spec):
 def _algorithm(spec: Spec, mdp):
     """The estimator, limited to a number of steps where the measurement is."""
     from irleed.algorithms.tabular.paper_protocol import Planned, Published
-    from irleed.fit.tabular import suitable
+    from irleed.fit.defaults import tabular_algorithm
 
     planner = _planner(spec)
     if spec.method == "published":

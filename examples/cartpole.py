@@ -7,7 +7,7 @@ import gymnasium
 import numpy as np
 
 import irleed
-from irleed.algorithms.iq.soft_q import SoftQ
+from irleed.algorithms.iq import OfflineIrleed
 
 
 def episode(env: gymnasium.Env, seed: int, name: str, mistakes: float) -> irleed.Episode:
@@ -28,7 +28,7 @@ shown = [episode(env, n, name, rate) for name, rate in people.items() for n in r
 irleed.save(irleed.Demonstrations.from_episodes(shown), "cartpole.npz")
 
 # That the pole falls is a failure, which networks have to be told. 20,000 steps take a few minutes.
-learner = SoftQ.survival()
+learner = OfflineIrleed.failure()
 if len(sys.argv) > 1:
     learner = dataclasses.replace(learner, steps=int(sys.argv[1]))
 result = irleed.fit("cartpole.npz", algorithm=learner)

@@ -12,8 +12,8 @@ from irleed.cli import inspect
 from irleed.data import Reading, lazy, load, summarise
 from irleed.envs.mdp_files import load_mdp
 from irleed.export import description, export
-from irleed.policies.base import TabularPolicy
 from irleed.policies.files import load_policy
+from irleed.policies.tabular import TabularPolicy
 from irleed.report.page import write
 
 RAW = (b"<img src=x", b"<script>alert(", b"<svg onload", b"onerror=alert(1)>")  # of `fuzz.values.NAMES`

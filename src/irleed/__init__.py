@@ -13,9 +13,7 @@ from irleed.fit.networks import NetworkFit, fit_networks
 from irleed.fit.tabular import Fit
 from irleed.model.demonstrators import Demonstrators, Prior
 from irleed.model.expertise import Expertise
-from irleed.policies.base import TabularPolicy
-from irleed.policies.ensemble import NetworkPolicy
-from irleed.policies.files import load_policy
+from irleed.policies import EnsemblePolicy, Policy, TabularPolicy, load_policy
 from irleed.simulation.mdp import Truth, simulate
 
 __version__ = "0.1.0"
@@ -27,6 +25,7 @@ __all__ = [
     "Demonstrations",
     "Demonstrators",
     "DivergedError",
+    "EnsemblePolicy",
     "Episode",
     "Expertise",
     "FiniteMDP",
@@ -35,7 +34,7 @@ __all__ = [
     "Irleed",
     "IrleedError",
     "NetworkFit",
-    "NetworkPolicy",
+    "Policy",
     "Prior",
     "Soft",
     "SpaceError",

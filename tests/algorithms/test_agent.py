@@ -10,10 +10,9 @@ import pytest
 
 from irleed.algorithms import agent as agents
 from irleed.algorithms.baselines.sqil import Sqil
-from irleed.algorithms.experts.soft_q import SoftCritic
+from irleed.algorithms.experts import SoftQExpert
 from irleed.algorithms.interaction import on_device
-from irleed.algorithms.iq.online import OnlineSoftQ
-from irleed.algorithms.iq.soft_q import SoftQ
+from irleed.algorithms.iq import IQ_LEARN, OfflineIrleed, OnlineIrleed
 from irleed.data.transitions import Row, Transitions
 from irleed.envs.cartpole import CartPole
 from irleed.envs.probes import context
@@ -25,14 +24,15 @@ KEY = jax.random.key(3)  # of losses that draw nothing
 pytestmark = pytest.mark.optax
 
 HIDDEN = {"hidden": (8,)}
-SOFT_Q = {**HIDDEN, "rate": 1e-3, "precision_rate": 1e-3, "bias_rate": 1e-3, "penalty": 5.0}  # not as they are tuned
-SMALL = {"steps": 30, "batch": 8, "capacity": 20, "warm": 10}
+RATES = {"learning_rate": 1e-3, "precision_learning_rate": 1e-3, "bias_learning_rate": 1e-3}
+IRLEED = {**HIDDEN, **RATES, "penalty": 5.0}  # not as they are tuned
+SMALL = {"steps": 30, "batch_size": 8, "buffer_size": 20, "learning_starts": 10}
 AGENTS = {
-    "irleed": OnlineSoftQ(learner=SoftQ(**SOFT_Q), **SMALL),
-    "networks": OnlineSoftQ(learner=SoftQ(bias_hidden=(8,), **SOFT_Q), **SMALL),
-    "iq": OnlineSoftQ(learner=SoftQ.iq(**SOFT_Q), **SMALL),
+    "irleed": OnlineIrleed(learner=OfflineIrleed(**IRLEED), **SMALL),
+    "networks": OnlineIrleed(learner=OfflineIrleed(bias_hidden=(8,), **IRLEED), **SMALL),
+    "iq": OnlineIrleed(learner=OfflineIrleed(**{**IRLEED, **IQ_LEARN}), **SMALL),
     "sqil": Sqil(**HIDDEN, **SMALL),
-    "critic": SoftCritic(**HIDDEN, **SMALL),
+    "critic": SoftQExpert(**HIDDEN, **SMALL),
 }
 ENV, DEMONSTRATORS, ROWS = CartPole(), 3, 60
 
@@ -107,10 +107,10 @@ def test_nothing_is_learnt_before_there_is_enough_to_learn_from(name, data):
         ready = eqx.tree_at(lambda s: s.replay.added, start, jnp.asarray(played, jnp.int32))
         return update(AGENTS[name], jax.random.key(1), ready, own)[0]
 
-    cold, warm = updated(9), updated(10)
+    cold, ready = updated(9), updated(10)
     assert same((cold.learner, cold.target), (start.learner, start.target))
-    assert not same(warm.learner.parameters, start.learner.parameters) and warm.learner.step == 1
-    assert not same(warm.target, start.target)
+    assert not same(ready.learner.parameters, start.learner.parameters) and ready.learner.step == 1
+    assert not same(ready.target, start.target)
 
 
 @pytest.mark.parametrize("name", AGENTS)
@@ -128,7 +128,7 @@ def test_a_diverging_run_is_told_by_its_step(name, data):
 @pytest.mark.parametrize("rate", [0.0, 0.25, 1.0])
 def test_the_target_follows_at_its_rate(rate, data):
     """At a rate of 1 it is the parameters."""
-    agent = dataclasses.replace(AGENTS["sqil"], target_rate=rate)
+    agent = dataclasses.replace(AGENTS["sqil"], tau=rate)
     before, _ = run(AGENTS["sqil"], jax.random.key(0), data)
     after, _ = update(agent, jax.random.key(1), before, data)
     new, old = jax.tree.leaves(after.learner.parameters), jax.tree.leaves(before.target)
@@ -136,16 +136,16 @@ def test_the_target_follows_at_its_rate(rate, data):
         np.testing.assert_allclose(found, (1 - rate) * start + rate * end, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("random", [0.0, 0.4, 1.0])
-def test_actions_are_the_policys_but_for_a_random_share(random, data):
-    agent = dataclasses.replace(AGENTS["iq"], random=random)
+@pytest.mark.parametrize("exploration", [0.0, 0.4, 1.0])
+def test_actions_are_the_policys_but_for_a_random_share(exploration, data):
+    agent = dataclasses.replace(AGENTS["sqil"], exploration=exploration)
     state, obs = begin(agent, jax.random.key(0), data), jnp.asarray([3.0, -2.0, 1.0, 2.0], jnp.float32)
-    likely = jax.nn.softmax(agent.policy(state.learner.parameters).logits(obs))
+    likely = jax.nn.softmax(agent.policy(state.learner.parameters)(obs).logits)
     assert abs(likely[0] - 0.5) > 0.1
     acted = jax.jit(jax.vmap(lambda key: agents.act(agent, key, state, obs[None])[0]))(
         jax.random.split(jax.random.key(1), 4000)
     )
-    np.testing.assert_allclose(np.bincount(acted) / 4000, (1 - random) * likely + random / 2, atol=0.03)
+    np.testing.assert_allclose(np.bincount(acted) / 4000, (1 - exploration) * likely + exploration / 2, atol=0.03)
 
 
 class Case(eqx.Module):
@@ -178,7 +178,13 @@ def case(agent, data: Transitions, count: int = 20) -> Case:
 @pytest.mark.parametrize("name", ["irleed", "iq", "sqil"])
 def test_gradients_are_those_of_finite_differences(name, data, check_gradients):
     one = case(AGENTS[name], data)
-    check_gradients(lambda moved: AGENTS[name].loss(KEY, moved, one.target, one.played, one.shown), one.parameters)
+    held = one.parameters.actor.head  # nothing is learnt of it
+
+    def loss(moved):
+        moved = eqx.tree_at(lambda p: p.actor.head, moved, held)
+        return AGENTS[name].loss(KEY, moved, one.target, one.played, one.shown)
+
+    check_gradients(loss, one.parameters)
 
 
 def table(network, obs) -> np.ndarray:
@@ -190,16 +196,15 @@ def soft(q: np.ndarray, temperature: float) -> np.ndarray:
 
 
 @pytest.mark.parametrize("name", ["irleed", "iq"])
-@pytest.mark.parametrize("residual", [True, False])
-def test_the_loss_online_is_that_of_inverse_soft_q_learning_over_a_mixture(residual, name, data):
+def test_the_loss_online_is_that_of_inverse_soft_q_learning_over_a_mixture(name, data):
     """Written out; a played transition has the values of whoever took the demonstrated one, IQ-Learn's are Q itself."""
     learner = dataclasses.replace(AGENTS[name].learner, temperature=0.5, penalty=0.7, bias_scale=0.3, bias_penalty=0.2)
-    agent = dataclasses.replace(AGENTS[name], learner=learner, residual=residual, share=0.2)
+    agent = dataclasses.replace(AGENTS[name], learner=learner, replay_fraction=0.2)
     one, rows = case(agent, data), np.arange(20)
     who = one.shown.demonstrator
 
     def values(parameters, obs):
-        q = table(parameters.q, obs)
+        q = table(parameters.actor.network, obs)
         if name == "iq":
             return q, 0 * q
         bias = np.asarray(parameters.bias(jnp.asarray(obs), who), float)
@@ -207,8 +212,7 @@ def test_the_loss_online_is_that_of_inverse_soft_q_learning_over_a_mixture(resid
 
     def terms(batch, proceeds):
         q, bias = values(one.parameters, batch.obs)
-        ahead = one.parameters if residual else one.target
-        after = 0.99 * proceeds * soft(values(ahead, batch.next_obs)[0], 0.5)
+        after = 0.99 * proceeds * soft(values(one.parameters, batch.next_obs)[0], 0.5)
         return q[rows, batch.action] - after, soft(q, 0.5) - after, bias
 
     reward, step, bias = terms(one.shown, np.asarray(one.shown.proceeds))
@@ -220,8 +224,8 @@ def test_the_loss_online_is_that_of_inverse_soft_q_learning_over_a_mixture(resid
 
 
 def test_unbiased_equal_demonstrators_have_the_loss_of_iq_learn(data):
-    """As online IRLEED with heads at zero starts out."""
-    irleed = dataclasses.replace(AGENTS["irleed"], learner=SoftQ(bias_hidden=(8,), rank=2, **SOFT_Q))
+    """As online IRLEED with linear biases starts out."""
+    irleed = dataclasses.replace(AGENTS["irleed"], learner=OfflineIrleed(**IRLEED))
     one = case(irleed, data)
     equal = eqx.tree_at(lambda p: p.log_precision, one.parameters, jnp.zeros(DEMONSTRATORS, jnp.float32))
     losses = [agent.loss(KEY, equal, one.target, one.played, one.shown) for agent in (irleed, AGENTS["iq"])]
@@ -251,14 +255,14 @@ def contrary() -> Transitions:
     return Transitions(obs, obs, 1 - number, np.zeros(2, np.float32), 0 * number, obs, np.asarray(2, np.int32))
 
 
-LONGER = {"steps": 2500, "batch": 32, "capacity": 300, "warm": 50}
+LONGER = {"steps": 2500, "batch_size": 32, "buffer_size": 300, "learning_starts": 50}
 
 
 def learnt(agent, data: Transitions) -> tuple[np.ndarray, np.ndarray]:
     """Values of the action that was shown and of the other, in both places."""
     probe = context()
     state = jax.jit(lambda key: on_device(agent, key, probe, data, 1)[0])(jax.random.key(0))
-    q = table(state.learner.parameters.q, probe.observations)
+    q = table(state.learner.parameters.actor.network, probe.observations)
     assert np.argmax(q, -1).tolist() == data.action.tolist()
     return q[np.arange(2), data.action], q[np.arange(2), 1 - data.action]
 
@@ -269,16 +273,16 @@ def sigmoid(x: np.ndarray) -> np.ndarray:
 
 def test_sqil_takes_what_was_shown_whatever_it_is_worth(contrary):
     """An action that was shown in half of all rows and played with probability p has the value 1 / (1 + p)."""
-    good, bad = learnt(Sqil(hidden=(16,), rate=3e-3, **LONGER), contrary)
+    good, bad = learnt(Sqil(hidden=(16,), learning_rate=3e-3, **LONGER), contrary)
     np.testing.assert_allclose(bad, 0, atol=0.1)
     np.testing.assert_allclose(good, 1 / (1 + sigmoid(good - bad)), atol=0.1)
 
 
 def test_inverse_soft_q_learning_takes_what_was_shown_whatever_it_is_worth(contrary):
     r"""Where every step is the last, $-Q(a) + V + c\,(Q(a)^2 + E_\pi Q^2) / 2$ is least: its derivatives vanish."""
-    often = {**LONGER, "steps": 20_000, "copies": 8, "capacity": 4000}  # the other action is rarely played
-    learner = SoftQ.iq(hidden=(16,), rate=3e-3, penalty=0.5)
-    good, bad = learnt(OnlineSoftQ(learner=learner, share=0.5, **often), contrary)
+    often = {**LONGER, "steps": 20_000, "num_envs": 8, "buffer_size": 4000}  # the other action is rarely played
+    learner = OfflineIrleed.iq(hidden=(16,), learning_rate=3e-3, penalty=0.5)
+    good, bad = learnt(OnlineIrleed(learner=learner, replay_fraction=0.5, **often), contrary)
     p = sigmoid(good - bad)
     np.testing.assert_allclose(bad, -2, atol=0.2)
     np.testing.assert_allclose(0.5 * good * (1 + p), 1 - p, atol=0.05)

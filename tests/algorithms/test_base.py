@@ -1,34 +1,36 @@
 """Conformance: what holds for every algorithm on networks; and identities between them."""
 
+import contextlib
 import dataclasses
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import jaxtyping
 import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from irleed.algorithms.base import advance, cooling, init, train, update
-from irleed.algorithms.baselines.bc import BehaviourCloning
-from irleed.algorithms.baselines.ileed import Ileed
-from irleed.algorithms.iq.soft_q import SoftQ
+from irleed.algorithms.base import advance, cosine_decay, init, train, update
+from irleed.algorithms.baselines import BehaviourCloning, Ileed, Sqil
+from irleed.algorithms.experts import SacExpert
+from irleed.algorithms.iq import IQ_LEARN, OfflineIrleed, OnlineIrleed, SacIrleed
 from irleed.data.transitions import Transitions
+from irleed.errors import ConfigError
 from irleed.model.demonstrators import gauge
 
 pytestmark = pytest.mark.optax
 
-SMALL = {"hidden": (8,), "steps": 30, "batch": 8}
-SOFT_Q = {**SMALL, "rate": 1e-3, "precision_rate": 1e-3, "bias_rate": 1e-3, "penalty": 5.0}  # not as they are tuned
-EQUAL = {"learn_precision": False, "learn_bias": False}
-SHORT = {"hidden": (8,), "steps": 2000, "batch": 20}
+SMALL = {"hidden": (8,), "steps": 30, "batch_size": 8}
+RATES = {"learning_rate": 1e-3, "precision_learning_rate": 1e-3, "bias_learning_rate": 1e-3}
+IRLEED = {**SMALL, **RATES, "penalty": 5.0}  # not as they are tuned
+WITHOUT = {**SMALL, "learning_rate": 1e-3, "penalty": 5.0}
+SHORT = {"hidden": (8,), "steps": 2000, "batch_size": 20}
 ALGORITHMS = {
-    "irleed": SoftQ(**SOFT_Q),
-    "irleed, networks": SoftQ(bias_hidden=(8,), **SOFT_Q),
-    "irleed, low rank": SoftQ(bias_hidden=(8,), rank=2, **SOFT_Q),
-    "irleed, initial states": SoftQ(value="initial", **SOFT_Q),
-    "irleed, published": SoftQ.paper(**SMALL),
-    "iq": SoftQ.iq(**SOFT_Q),
+    "irleed": OfflineIrleed(**IRLEED),
+    "irleed, networks": OfflineIrleed(bias_hidden=(8,), **IRLEED),
+    "irleed, published": OfflineIrleed.paper(**SMALL),
+    "iq": OfflineIrleed.iq(**WITHOUT),
     "ileed": Ileed(**SMALL),
     "bc": BehaviourCloning(**SMALL),
 }
@@ -106,7 +108,8 @@ def test_gradients_are_those_of_finite_differences(name, data, check_gradients):
     algorithm = ALGORITHMS[name]
     parameters = init(algorithm, jax.random.key(0), data, ACTIONS, DEMONSTRATORS).parameters
     batch = data.sample(jax.random.key(1), 20)
-    check_gradients(lambda moved: algorithm.loss(moved, batch), parameters)
+    held = parameters.actor.head  # nothing is learnt of it
+    check_gradients(lambda moved: algorithm.loss(eqx.tree_at(lambda p: p.actor.head, moved, held), batch), parameters)
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
@@ -116,41 +119,41 @@ def test_a_diverging_run_is_told(name, data):
     assert state.diverged == 0
 
 
-def test_rates_cool_down_to_nought():
-    found = [cooling(jnp.asarray(step), 100) for step in (0, 25, 50, 100, 150)]
+def test_learning_rates_decay_to_zero():
+    found = [cosine_decay(jnp.asarray(step), 100) for step in (0, 25, 50, 100, 150)]
     np.testing.assert_allclose(found, [1, 0.5 + 0.5**1.5, 0.5, 0, 0], atol=1e-6)
 
 
 @pytest.mark.parametrize("decay", [True, False])
-def test_a_cooled_run_has_come_to_rest(decay, data):
+def test_an_annealed_run_has_come_to_rest(decay, data):
     """What Adam does after the last step changes nothing, unless rates are held."""
-    algorithm = BehaviourCloning(**SMALL, decay=decay)
+    algorithm = BehaviourCloning(**SMALL, anneal_lr=decay)
     state, _ = run(algorithm, jax.random.key(0), data)
     further, _ = jax.jit(update)(algorithm, jax.random.key(1), state, data)
     assert same(state.parameters, further.parameters) == decay and further.step == 31
 
 
 def test_the_published_rates_are_held():
-    assert SoftQ().decay and not SoftQ.paper().decay
+    assert OfflineIrleed().anneal_lr and not OfflineIrleed.paper().anneal_lr
 
 
 def test_inputs_are_standardised_and_stay_so(data):
     """As the data are, from the first step to the last."""
     moved = eqx.tree_at(lambda d: d.obs, data, 5 + 100 * data.obs)
     state, _ = run(ALGORITHMS["irleed"], jax.random.key(0), moved)
-    for network in (state.parameters.q, state.parameters.bias):
+    for network in (state.parameters.actor.network, state.parameters.bias):
         np.testing.assert_allclose(network.inputs.centre, moved.obs.mean(0), rtol=1e-5)
         np.testing.assert_allclose(network.inputs.spread, moved.obs.std(0), rtol=1e-5)
 
 
 def test_precision_one_and_bias_nought_is_iq_learn(data):
     """To the bit by both names; and the loss is IQ-Learn's, written out."""
-    held = SoftQ(learn_precision=False, learn_bias=False, **SOFT_Q)
+    held = OfflineIrleed(**{**IRLEED, **IQ_LEARN})
     assert same(run(held, jax.random.key(0), data), run(ALGORITHMS["iq"], jax.random.key(0), data))
-    algorithm = SoftQ.iq(temperature=0.5, penalty=0.7, **SMALL)
+    algorithm = OfflineIrleed.iq(temperature=0.5, penalty=0.7, **SMALL)
     parameters = init(algorithm, jax.random.key(0), data, ACTIONS, DEMONSTRATORS).parameters
     batch = data.sample(jax.random.key(1), 50)
-    q, ahead = (np.asarray(jax.vmap(parameters.q)(x), float) for x in (batch.obs, batch.next_obs))
+    q, ahead = (np.asarray(jax.vmap(parameters.actor.network)(x), float) for x in (batch.obs, batch.next_obs))
     value, after = (0.5 * np.log(np.sum(np.exp(x / 0.5), -1)) for x in (q, ahead))
     chosen = q[np.arange(50), batch.action]
     reward = chosen - 0.99 * np.asarray(batch.proceeds) * after
@@ -158,8 +161,8 @@ def test_precision_one_and_bias_nought_is_iq_learn(data):
 
 
 def test_unbiased_equal_demonstrators_have_the_loss_of_iq_learn(data):
-    """As IRLEED with heads at zero starts out."""
-    irleed, iq = ALGORITHMS["irleed, low rank"], ALGORITHMS["iq"]
+    """As IRLEED with linear biases starts out."""
+    irleed, iq = ALGORITHMS["irleed"], ALGORITHMS["iq"]
     parameters = init(irleed, jax.random.key(0), data, ACTIONS, DEMONSTRATORS).parameters
     batch = data.sample(jax.random.key(1), 100)
     np.testing.assert_allclose(irleed.loss(parameters, batch), iq.loss(parameters, batch), rtol=1e-6)
@@ -167,15 +170,15 @@ def test_unbiased_equal_demonstrators_have_the_loss_of_iq_learn(data):
 
 def test_iq_learn_without_a_penalty_is_behaviour_cloning(data):
     """The paper's remark: no dynamics, no difference."""
-    iq, bc = SoftQ.iq(penalty=0.0, **SMALL), ALGORITHMS["bc"]
+    iq, bc = OfflineIrleed.iq(penalty=0.0, **SMALL), ALGORITHMS["bc"]
     parameters = init(iq, jax.random.key(0), data, ACTIONS, DEMONSTRATORS).parameters
     cloned = init(bc, jax.random.key(0), data, ACTIONS, DEMONSTRATORS).parameters
-    cloned = eqx.tree_at(lambda p: p.logits, cloned, parameters.q)
+    cloned = eqx.tree_at(lambda p: p.actor, cloned, parameters.actor)
     batch = data.sample(jax.random.key(1), 100)
     np.testing.assert_allclose(iq.loss(parameters, batch), bc.loss(cloned, batch), rtol=1e-5)
 
 
-def test_survival_avoids_the_ends_that_half_of_the_demonstrations_choose():
+def test_failure_avoids_the_ends_that_half_of_the_demonstrations_choose():
     """One place, two actions: stay, or end it. What is learnt is the minimum over the two values."""
     choice = np.tile(np.array([0, 1], np.int32), 20)
     place = np.ones((40, 1), np.float32)
@@ -188,8 +191,8 @@ def test_survival_avoids_the_ends_that_half_of_the_demonstrations_choose():
         return value - q.mean() + penalty * np.mean(rewards**2)
 
     gained = {}
-    for algorithm in (SoftQ.iq(**SHORT), SoftQ.survival(**EQUAL, **SHORT)):
-        q = train(algorithm, jax.random.key(0), data, 2, 1)[0].parameters.q(place[0])
+    for algorithm in (OfflineIrleed.iq(**SHORT), OfflineIrleed.failure(**IQ_LEARN, **SHORT)):
+        q = train(algorithm, jax.random.key(0), data, 2, 1)[0].parameters.actor.network(place[0])
         best = minimize(objective, np.zeros(2), algorithm.penalty, tol=1e-10).x
         np.testing.assert_allclose(q, best, atol=0.1)
         gained[algorithm.penalty] = float(q[0] - q[1])
@@ -204,35 +207,48 @@ def test_what_biases_have_in_common_is_no_bias(data):
     moved = offsets, jnp.array([0.3, -1.1, 0.5])
     parameters = eqx.tree_at(lambda p: (p.bias.offsets, p.log_precision), parameters, moved)
     who = jnp.arange(DEMONSTRATORS)
-    logits, _ = algorithm.logits(parameters, jnp.tile(obs, (DEMONSTRATORS, 1)), who)
-    values = np.asarray(logits) * np.exp(-gauge(parameters.log_precision))[:, None]
-    pooled = logits.mean(0) / np.exp(gauge(parameters.log_precision)).mean()  # everyone's mean, but for its scale
-    np.testing.assert_allclose(algorithm.policy(parameters).logits(obs), pooled, rtol=1e-4)
-    views = [algorithm.view(parameters, obs, jnp.asarray(one)) for one in who]
+    beta = np.exp(np.asarray(gauge(parameters.log_precision)))
+    bias = parameters.bias(jnp.tile(obs, (DEMONSTRATORS, 1)), who)
+    values = (np.asarray(parameters.actor.network(obs)) + 0.7 * np.asarray(bias)) / 0.5
+    logits = beta[:, None] * values
+    for one, own in zip(who, logits, strict=True):
+        for action in range(ACTIONS):
+            found = algorithm.describe(parameters, obs, jnp.asarray(action), one)
+            np.testing.assert_allclose(found.log_prob, jax.nn.log_softmax(own)[action], rtol=1e-4)
+    np.testing.assert_allclose(algorithm.policy(parameters)(obs).logits, logits.mean(0) / beta.mean(), rtol=1e-4)
     centred = 0.5 * (values - values.mean(1, keepdims=True))  # in units of Q, for which T is a half
     shared = np.exp(parameters.log_precision) @ centred / np.exp(parameters.log_precision).sum()
-    np.testing.assert_allclose([view.shared for view in views], [shared] * DEMONSTRATORS, atol=1e-5)
-    np.testing.assert_allclose([view.bias for view in views], centred - shared, atol=1e-5)
-    assert np.abs([view.bias for view in views]).max() > 1e-3
-    equal = dataclasses.replace(algorithm, learn_precision=False)
-    np.testing.assert_allclose(equal.policy(parameters).logits(obs), values.mean(0), rtol=1e-4)
+    found = [algorithm.describe(parameters, obs, jnp.asarray(0), one) for one in who]
+    np.testing.assert_allclose([each.shared for each in found], [np.mean(shared**2)] * DEMONSTRATORS, rtol=1e-4)
+    np.testing.assert_allclose([each.bias for each in found], np.mean((centred - shared) ** 2, 1), rtol=1e-4)
+    assert max(float(each.bias) for each in found) > 1e-6
+    equal = dataclasses.replace(algorithm, precision_learning_rate=None)
+    np.testing.assert_allclose(equal.policy(parameters)(obs).logits, values.mean(0), rtol=1e-4)
 
 
 def test_relabelled_demonstrators_permute_the_answer(data):
     """Where everyone starts alike, numbers are names and nothing else."""
     order = np.array([2, 0, 1])
     renamed = eqx.tree_at(lambda d: d.demonstrator, data, np.argsort(order)[data.demonstrator].astype(np.int32))
-    algorithm = ALGORITHMS["irleed, low rank"]
+    algorithm = ALGORITHMS["irleed"]
     plain, other = (run(algorithm, jax.random.key(0), d)[0].parameters for d in (data, renamed))
     np.testing.assert_allclose(other.log_precision, plain.log_precision[order], atol=1e-5)
-    np.testing.assert_allclose(other.bias.heads, plain.bias.heads[order], atol=1e-5)
+    np.testing.assert_allclose(other.bias.weights, plain.bias.weights[order], atol=1e-5)
 
 
 @pytest.mark.parametrize(
     "algorithm",
     [
-        SoftQ(hidden=(16,), steps=1500, rate=3e-3, bias_rate=3e-3, precision_rate=1e-2, penalty=0.01, bias_penalty=1.0),
-        Ileed(hidden=(16,), steps=1500, rate=3e-3),
+        OfflineIrleed(
+            hidden=(16,),
+            steps=1500,
+            learning_rate=3e-3,
+            bias_learning_rate=3e-3,
+            precision_learning_rate=1e-2,
+            penalty=0.01,
+            bias_penalty=1.0,
+        ),
+        Ileed(hidden=(16,), steps=1500, learning_rate=3e-3),
     ],
     ids=["irleed", "ileed"],
 )
@@ -244,3 +260,57 @@ def test_the_order_of_precisions_is_recovered(algorithm, data):
     policy = algorithm.policy(state.parameters)
     right = jax.vmap(lambda o: policy.act(jax.random.key(0), o, greedy=True))(data.obs) == (data.obs[:, 0] > 0)
     assert np.mean(right) > 0.9
+
+
+@contextlib.contextmanager
+def without_checks_of_types():
+    """As users run it: in tests, types are checked before the settings are."""
+    jaxtyping.config.update("jaxtyping_disable", True)
+    try:
+        yield
+    finally:
+        jaxtyping.config.update("jaxtyping_disable", False)
+
+
+SETTINGS = [
+    (OfflineIrleed, {"discount": 1.5}, "0 to 1"),
+    (OfflineIrleed, {"learning_rate": -1e-3}, "0 or more"),
+    (OfflineIrleed, {"penalty": float("nan")}, "0 or more"),
+    (OfflineIrleed, {"batch_size": 0}, "1 or more"),
+    (OfflineIrleed, {"hidden": (8, 0)}, "1 or more"),
+    (OfflineIrleed, {"activation": "tanh"}, "'elu' or 'relu' or 'norm_relu'"),
+    (SacIrleed, {"ends": "fail"}, "'neutral' or 'failure'"),
+    (SacIrleed, {"objective": "published"}, "'bounded' or 'paper'"),
+    (SacIrleed, {"discount": 1.0}, "below 1"),
+    (SacIrleed, {"penalty": 0.0}, "above 0"),
+    (SacIrleed, {"tau": 2.0}, "0 to 1"),
+    (OnlineIrleed, {"replay_fraction": -0.1}, "0 to 1"),
+    (Sqil, {"exploration": 1.1}, "0 to 1"),
+    (Ileed, {"embedding": 0}, "1 or more"),
+]
+
+
+@pytest.mark.parametrize(("algorithm", "settings", "expected"), SETTINGS, ids=str)
+def test_wrong_settings_are_refused_when_the_algorithm_is_built(algorithm, settings, expected):
+    """By the algorithm itself, and where another is made from it; the checks of types in tests are not users'."""
+    with without_checks_of_types(), pytest.raises(ConfigError) as caught:
+        algorithm(**settings)
+    (name,) = settings
+    message = str(caught.value)
+    assert message.startswith(f"{algorithm.__name__}.{name}: got") and f"expected {expected}" in message
+    assert "\n" not in message
+
+
+@pytest.mark.parametrize(
+    "algorithm", [OfflineIrleed, OnlineIrleed, SacIrleed, BehaviourCloning, Ileed, Sqil, SacExpert]
+)
+def test_algorithms_have_fewer_than_twenty_settings(algorithm):
+    assert len(dataclasses.fields(algorithm)) < 20
+
+
+def test_settings_can_be_swept_as_arrays():
+    """They are leaves: checked where they are numbers, left alone where they are traced."""
+    losses = jax.vmap(lambda rate: dataclasses.replace(OfflineIrleed(), learning_rate=rate).learning_rate)
+    assert losses(jnp.asarray([1e-3, 1e-2])).shape == (2,)
+    with pytest.raises(ConfigError):
+        OfflineIrleed(learning_rate=jnp.asarray(-1.0))

@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 from irleed.algorithms.baselines.sqil import Sqil
-from irleed.algorithms.experts.soft_q import SoftCritic
+from irleed.algorithms.experts import SoftQExpert
 from irleed.algorithms.interaction import Lanes, on_device, on_host, round_keys
-from irleed.algorithms.iq.online import OnlineSoftQ
-from irleed.algorithms.iq.soft_q import SoftQ
+from irleed.algorithms.iq import OfflineIrleed, OnlineIrleed
 from irleed.data.transitions import Transitions, stack
 from irleed.envs.cartpole import CartPole
 from irleed.envs.host import make_host
@@ -19,11 +18,11 @@ from irleed.envs.step import AbstractEnv, Transition
 pytestmark = pytest.mark.optax
 
 LANES, DEMONSTRATORS = 3, 2
-SMALL = {"steps": 60, "batch": 8, "capacity": 50, "warm": 10}
-IQ = OnlineSoftQ(learner=SoftQ.iq(hidden=(8,), rate=1e-3, penalty=5.0), **SMALL)
+SMALL = {"steps": 60, "batch_size": 8, "buffer_size": 50, "learning_starts": 10}
+IQ = OnlineIrleed(learner=OfflineIrleed.iq(hidden=(8,), learning_rate=1e-3, penalty=5.0), **SMALL)
 SQIL = Sqil(hidden=(8,), **SMALL)
-SEVERAL = Sqil(hidden=(8,), copies=3, updates=2, **SMALL)
-CRITIC = SoftCritic(hidden=(8,), **{**SMALL, "steps": 250})
+SEVERAL = Sqil(hidden=(8,), num_envs=3, gradient_steps=2, **SMALL)
+CRITIC = SoftQExpert(hidden=(8,), **{**SMALL, "steps": 250})
 
 
 class Stepped:
@@ -73,11 +72,11 @@ def test_both_loops_agree(env, agent):
     keys, data = jax.random.split(jax.random.key(0), LANES), demonstrations(env)
     many = jax.jit(jax.vmap(lambda key, own: on_device(agent, key, env, own, DEMONSTRATORS)))
     device, info = many(keys, data)
-    host, last = on_host(agent, keys, Stepped(env, keys, agent.copies), data, DEMONSTRATORS)
+    host, last = on_host(agent, keys, Stepped(env, keys, agent.num_envs), data, DEMONSTRATORS)
     ring = host.replay.ring
     assert np.any(ring.terminated | ring.truncated) and host.replay.added.tolist() == [60] * LANES
     assert not np.array_equal(ring.action[0], ring.action[1])
-    assert host.learner.step.tolist() == [(agent.rounds - -(-10 // agent.copies)) * agent.updates] * LANES
+    assert host.learner.step.tolist() == [(agent.rounds - -(-10 // agent.num_envs)) * agent.gradient_steps] * LANES
     np.testing.assert_array_equal(device.replay.ring.action, ring.action)
     for one, other in zip(jax.tree.leaves((device, info.loss[:, -1])), jax.tree.leaves((host, last.loss)), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)

@@ -14,9 +14,11 @@ from irleed.cli import main
 from irleed.data import Demonstrations, Episode, Reading, limits, load, save
 from irleed.data.transitions import Inputs
 from irleed.errors import ConfigError, DataError, SpaceError
+from irleed.model.actions import Softmax
 from irleed.model.networks import Mlp
-from irleed.policies.base import SoftmaxPolicy, TabularPolicy
-from irleed.policies.ensemble import NetworkPolicy
+from irleed.policies.actor import Actor
+from irleed.policies.ensemble import EnsemblePolicy
+from irleed.policies.tabular import TabularPolicy
 from irleed.runs.directory import fingerprint
 
 TABLE = np.array([[0.9, 0.1], [0.5, 0.5]])
@@ -79,12 +81,12 @@ def test_networks_say_how_likely_actions_are_as_they_act(monkeypatch, rows):
     """A few at a time where observations are many."""
     monkeypatch.setattr(sys.modules["irleed.analysis.curation"], "CHUNK", rows * 4 * 3)
     network = Mlp.init(jax.random.key(0), Inputs.plain(np.zeros(3)), (4, 2))
-    member = jax.tree.map(lambda leaf: np.asarray(leaf)[None], SoftmaxPolicy(network, np.ones((), np.float32)))
+    member = jax.tree.map(lambda leaf: np.asarray(leaf)[None], Actor(network, Softmax(np.ones((), np.float32))))
     random = np.random.default_rng(0)
     data = Demonstrations.from_episodes(
         [Episode(random.normal(size=(6, 3)), random.integers(0, 2, 5), True, name) for name in ("anna", "ben")]
     )
-    found = curate(data, run(policy=NetworkPolicy(member)))
+    found = curate(data, run(policy=EnsemblePolicy(member)))
     logits = np.asarray(jax.vmap(network)(data.observation.astype(np.float32)))
     likely = log_softmax(logits, axis=-1)[np.arange(10), data.action]
     np.testing.assert_allclose(found.log_likelihood, [likely[:5].mean(), likely[5:].mean()], rtol=1e-4)
@@ -95,7 +97,7 @@ def test_data_that_were_not_fitted_are_refused():
         curate(states(("anna", "carl")), run())
     with pytest.raises(SpaceError, match="actions: got 1, expected 0 to 0"):
         curate(states(), run(policy=TabularPolicy(np.ones((2, 1)))))
-    with pytest.raises(SpaceError, match="observations: got 1, expected 0 to 0"):
+    with pytest.raises(SpaceError, match="observation: got 1, expected states 0 to 0"):
         curate(states(), run(policy=TabularPolicy(np.full((1, 2), 0.5))))
     for share in (0.0, 1.1, float("nan")):
         with pytest.raises(ConfigError, match="--share"):

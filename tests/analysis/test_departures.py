@@ -10,19 +10,21 @@ import pytest
 from irleed.analysis.departures import APART, TOP, departures, frame, write
 from irleed.data import Demonstrations, Episode
 from irleed.data.transitions import Inputs
+from irleed.model.actions import Softmax
 from irleed.model.networks import Mlp
-from irleed.policies.base import SoftmaxPolicy, TabularPolicy
-from irleed.policies.ensemble import NetworkPolicy
+from irleed.policies.actor import Actor
+from irleed.policies.ensemble import EnsemblePolicy
+from irleed.policies.tabular import TabularPolicy
 
 SLOPE = 2.0
 
 
-def policy() -> NetworkPolicy:
+def policy() -> EnsemblePolicy:
     """Two actions; of the first number of an observation, x, action 1 has log odds of 2 x."""
     inputs = Inputs(np.zeros((1, 2), np.float32), np.ones((1, 2), np.float32))
     weight = np.array([[[0.0, SLOPE], [0.0, 0.0]]], np.float32)
     network = Mlp(inputs=inputs, weights=(weight,), offsets=(np.zeros((1, 2), np.float32),), activation="relu")
-    return NetworkPolicy(SoftmaxPolicy(network, np.ones(1, np.float32)))
+    return EnsemblePolicy(Actor(network, Softmax(np.ones(1, np.float32))))
 
 
 def shown(steps: int = 40, people: int = 2) -> Demonstrations:

@@ -11,27 +11,29 @@ from PIL import Image
 
 from irleed.analysis.recordings import MOST_FRAMES, animated, strip, write
 from irleed.data.transitions import Inputs
+from irleed.model.actions import Softmax
 from irleed.model.networks import Mlp
-from irleed.policies.base import SoftmaxPolicy, TabularPolicy
-from irleed.policies.ensemble import NetworkPolicy
+from irleed.policies.actor import Actor
+from irleed.policies.ensemble import EnsemblePolicy
+from irleed.policies.tabular import TabularPolicy
 
 pytest.importorskip("pygame")
 
 
-def balancing() -> NetworkPolicy:
+def balancing() -> EnsemblePolicy:
     """Pushes a cart to where its pole leans and turns."""
     inputs = Inputs(np.zeros((1, 4), np.float32), np.ones((1, 4), np.float32))
     weight = np.array([[[0, 0], [0, 0], [0, 1], [0, 0.5]]], np.float32)
     network = Mlp(inputs=inputs, weights=(weight,), offsets=(np.zeros((1, 2), np.float32),), activation="relu")
-    return NetworkPolicy(SoftmaxPolicy(network, np.ones(1, np.float32)))
+    return EnsemblePolicy(Actor(network, Softmax(np.ones(1, np.float32))))
 
 
-def by_hand(env_id: str, policy: NetworkPolicy | TabularPolicy, seed: int) -> tuple[int, float]:
+def by_hand(env_id: str, policy: EnsemblePolicy | TabularPolicy, seed: int) -> tuple[int, float]:
     """Steps and return of the same episode, without anything of ours around it."""
     env = gymnasium.make(env_id)
     seen, total, steps, over = env.reset(seed=seed)[0], 0.0, 0, False
     while not over:
-        observation = np.asarray(seen, np.float32) if isinstance(policy, NetworkPolicy) else int(seen)
+        observation = np.asarray(seen, np.float32) if isinstance(policy, EnsemblePolicy) else int(seen)
         action = int(np.asarray(policy.predict(observation, deterministic=True)[0]))
         seen, reward, terminated, truncated, _ = env.step(action)
         total, steps, over = total + float(reward), steps + 1, terminated or truncated

@@ -18,7 +18,7 @@ from irleed.cli import main
 from irleed.cli.parsing import parsed
 from irleed.data import Demonstrations, Episode, load, save
 from irleed.envs.mdp_files import load_mdp
-from irleed.policies.base import TabularPolicy
+from irleed.policies.tabular import TabularPolicy
 
 # As the demo plans: fits of the same size and kind then share one compiled program.
 AS_THE_DEMO = ("--planner", "averaged", "--endless")

@@ -13,7 +13,7 @@ from irleed.cli.methods import earned_table, say
 from irleed.data import Demonstrations, Episode, save
 from irleed.export import export
 from irleed.model.expertise import Expertise
-from irleed.policies.base import TabularPolicy
+from irleed.policies.tabular import TabularPolicy
 from irleed.report import facts
 from irleed.report.page import page
 from irleed.rollout.evaluation import Earned

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from irleed.algorithms.iq.soft_q import SoftQ
+from irleed.algorithms.iq import OfflineIrleed
 from irleed.algorithms.training import train_all
 from irleed.data import load
 from irleed.data.demonstrations import Demonstrations, Episode
@@ -98,7 +98,7 @@ def test_what_a_part_depends_on(config):
     """Every setting of the method, those of what it is made of too; not how many processes there are."""
     task = TASKS["cartpole"]
     base = config.fingerprint(task, "irleed_online")
-    assert {"penalty", "bias_rate", "target_rate", "LL", "runs", "seed", "every", "episodes"} <= set(base)
+    assert {"penalty", "bias_learning_rate", "replay_fraction", "LL", "runs", "seed", "every", "episodes"} <= set(base)
     assert base["steps"] == "505" and config.fingerprint(task, "irleed") != base
     assert dataclasses.replace(config, workers=7).fingerprint(task, "irleed_online") == base
     for change in ({"seed": 1}, {"seeds": 2}, {"every": 2}, {"episodes": 3}, {"settings": ("HL",)}, {"quick": True}):
@@ -114,14 +114,14 @@ def test_what_a_part_depends_on(config):
 
 
 def _by_the_mean(members, key, obs):
-    log_policy = [jax.nn.log_softmax(jax.tree.map(lambda leaf, k=k: leaf[k], members).logits(obs)) for k in range(3)]
+    log_policy = [jax.nn.log_softmax(jax.tree.map(lambda leaf, k=k: leaf[k], members)(obs).logits) for k in range(3)]
     return jnp.argmax(sum(log_policy)).astype(jnp.int32)
 
 
 def test_members_act_by_the_mean_of_their_log_probabilities():
     """Those that learnt from one data set, and no other; and their precisions are averaged."""
-    task, arena, method = TASKS["cartpole"], DeviceArena(CartPole()), SoftQ(hidden=(8,), steps=30, rate=3e-2)
-    task = dataclasses.replace(task, episodes=2)
+    task, arena = dataclasses.replace(TASKS["cartpole"], episodes=2), DeviceArena(CartPole())
+    method = OfflineIrleed(hidden=(8,), steps=30, learning_rate=3e-2)
     shown, _ = control_data.play_data(jax.random.key(0), task, arena, task.settings[:1], 2)
     assert [own.episodes for own in shown] == [6, 6]
     data, key = stack([Transitions.from_demonstrations(own) for own in shown]), jax.random.key(1)

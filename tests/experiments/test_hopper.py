@@ -25,7 +25,7 @@ def finished(tmp_path_factory):
     config = HopperConfig(
         out=folder, seeds=2, sources=("A", "ABC"), methods=("irleed_online", "irleed", "bc"), **settings
     )
-    small = {name: dataclasses.replace(method, hidden=(8,), batch=8) for name, method in hopper.METHODS.items()}
+    small = {name: dataclasses.replace(method, hidden=(8,), batch_size=8) for name, method in hopper.METHODS.items()}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(hopper, "METHODS", small)
         outcome = hopper.sweep(config, lambda *done, **figures: None)
@@ -94,7 +94,7 @@ def test_impossible_settings_are_refused(change, flag, tmp_path):
 def test_runs_that_diverge_are_told_and_stop_nobody(tmp_path, monkeypatch):
     """Their policies have no actions; what they earn by doing nothing counts, and no file has what is no number."""
     lost = {
-        name: dataclasses.replace(hopper.METHODS[name], hidden=(8,), batch=8, **{rate: np.nan})
+        name: dataclasses.replace(hopper.METHODS[name], hidden=(8,), batch_size=8, **{rate: np.nan})
         for name, rate in (("irleed_online", "actor_rate"), ("irleed", "rate"))
     }
     monkeypatch.setattr(hopper, "METHODS", lost)

@@ -25,11 +25,12 @@ from irleed.data.transitions import Inputs
 from irleed.errors import ConfigError, DataError, IrleedError
 from irleed.export import ACTIVATED, POLICY, description, export
 from irleed.export.graph import OPSET, write_graph
-from irleed.model.actions import GaussianPolicy, Squashing
+from irleed.model.actions import Softmax, Squashing
 from irleed.model.networks import ACTIVATIONS, Mlp
-from irleed.policies.base import SoftmaxPolicy, TabularPolicy, read_tensors, write_tensors
-from irleed.policies.ensemble import FORMAT, NetworkPolicy
-from irleed.policies.gaussian import GaussianEnsemble
+from irleed.policies.actor import Actor
+from irleed.policies.base import read_tensors, write_tensors
+from irleed.policies.ensemble import DISCRETE, EnsemblePolicy
+from irleed.policies.tabular import TabularPolicy
 from irleed.runs.fields import read_json
 
 MEMBERS, ACTIONS = 3, 4
@@ -56,17 +57,17 @@ def network(activation: str, shape: tuple[int, ...], sizes: tuple[int, ...]) -> 
 
 def choosing(
     activation: str = "norm_relu", shape: tuple[int, ...] = (2, 3), sizes=(8, 5, ACTIONS), direct: bool = False
-) -> NetworkPolicy:
+) -> EnsemblePolicy:
     found = network(activation, shape, sizes)
     if direct:
         path = np.random.default_rng(1).normal(size=(MEMBERS, int(np.prod(shape)), sizes[-1])).astype(np.float32)
         found = dataclasses.replace(found, direct=path)
-    return NetworkPolicy(SoftmaxPolicy(found, np.array([0.5, 1.0, 2.0], np.float32)))
+    return EnsemblePolicy(Actor(found, Softmax(np.array([0.5, 1.0, 2.0], np.float32))))
 
 
-def steering(activation: str = "relu") -> GaussianEnsemble:
+def steering(activation: str = "relu") -> EnsemblePolicy:
     middle, half = (np.tile(np.array(row, np.float32), (MEMBERS, 1)) for row in ([0.5, -1.0], [1.0, 3.0]))
-    return GaussianEnsemble(GaussianPolicy(network(activation, (3,), (6, 4)), jax.vmap(Squashing)(middle, half)))
+    return EnsemblePolicy(Actor(network(activation, (3,), (6, 4)), Squashing(middle, half)))
 
 
 def in_onnx(policy, path, obs: np.ndarray) -> dict[str, np.ndarray]:
@@ -89,7 +90,7 @@ def test_networks_are_the_same_in_onnx(tmp_path, activation, shape, sizes, direc
     policy = choosing(activation, shape, sizes, direct)
     obs = np.random.default_rng(1).normal(size=(50, *shape)).astype(np.float32) * 3
     found = in_onnx(policy, tmp_path / "policy.onnx", obs)
-    np.testing.assert_allclose(found["log_probabilities"], log_softmax(policy.scores(obs), -1), atol=1e-5, rtol=1e-5)
+    np.testing.assert_allclose(found["log_probabilities"], policy.log_probabilities(obs), atol=1e-5, rtol=1e-5)
     np.testing.assert_array_equal(found["action"], policy.predict(obs, deterministic=True)[0])
 
 
@@ -129,7 +130,7 @@ def test_a_conditioning_that_is_none_is_refused(tmp_path):
     """Of it, every part is there, has the observation's shape, and divides by something."""
     policy, _ = conditioned(choosing())
     policy.save(tmp_path / POLICY)
-    header, arrays = read_tensors(tmp_path / POLICY, (FORMAT,))
+    header, arrays = read_tensors(tmp_path / POLICY, (DISCRETE,), lambda *_: None, lambda _: None)
     without = {name: array for name, array in arrays.items() if name != "high"}
     for broken in (arrays | {"unit": 0 * arrays["unit"]}, arrays | {"low": arrays["low"][0]}, without):
         write_tensors(tmp_path / POLICY, header, broken)
@@ -143,9 +144,9 @@ def test_units_that_hardly_differ_are_the_same_in_onnx(tmp_path):
     weights, offsets = (tuple(np.float32(1e-3) * each for each in part) for part in (loud.weights, loud.offsets))
     quiet = Mlp(loud.inputs, weights, offsets, "norm_relu")
     obs = np.random.default_rng(1).normal(size=(50, 2, 3)).astype(np.float32)
-    policy = NetworkPolicy(SoftmaxPolicy(quiet, np.full(MEMBERS, 1000.0, np.float32)))
+    policy = EnsemblePolicy(Actor(quiet, Softmax(np.full(MEMBERS, 1000.0, np.float32))))
     found = in_onnx(policy, tmp_path / "policy.onnx", obs)
-    np.testing.assert_allclose(found["log_probabilities"], log_softmax(policy.scores(obs), -1), atol=1e-5, rtol=1e-5)
+    np.testing.assert_allclose(found["log_probabilities"], policy.log_probabilities(obs), atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("activation", ACTIVATIONS)
@@ -154,9 +155,9 @@ def test_continuous_actions_are_the_same_in_onnx(tmp_path, activation):
     obs = np.random.default_rng(1).normal(size=(50, 3)).astype(np.float32)
     found = in_onnx(policy, tmp_path / "policy.onnx", obs)
     np.testing.assert_allclose(found["action"], policy.predict(obs, deterministic=True)[0], atol=1e-5)
-    gaussian = policy._gaussian(obs)
+    gaussian = jax.vmap(policy.actor)(obs)
     np.testing.assert_allclose(found["mean"], gaussian.mean, atol=1e-5, rtol=1e-5)
-    np.testing.assert_allclose(found["log_spread"], gaussian.log_spread, atol=1e-5)
+    np.testing.assert_allclose(found["log_spread"], gaussian.log_std, atol=1e-5)
 
 
 def test_a_table_is_the_same_in_onnx(tmp_path):
@@ -175,7 +176,7 @@ def run_folder(folder, policy, **more):
     fit = {"format": "irleed-fit", "version": 1, "config": config, "expertise": expertise, "steps": 7, "seconds": 1.5}
     (folder / "fit.json").write_text(json.dumps(fit | more))
     (folder / "data.json").write_text(json.dumps({"version": 1, "facts": FACTS, "returns": []}))
-    versions = {"versions": {"irleed": "0.1.0"}, "config": {"algorithm": "SoftQ", "seeds": 3}}
+    versions = {"versions": {"irleed": "0.1.0"}, "config": {"algorithm": "OfflineIrleed", "seeds": 3}}
     (folder / "run.json").write_text(json.dumps({"version": 1, **versions}))
     policy.save(folder / "policy.safetensors")
     return folder
@@ -208,7 +209,7 @@ def test_the_description_is_enough_to_write_the_policy_again(tmp_path, direct):
     export(run_folder(tmp_path / "run", policy, members=MEMBERS), tmp_path / "out")
     assert {path.name for path in (tmp_path / "out").iterdir()} == {"policy.safetensors", "policy.json", "README.md"}
     obs = np.random.default_rng(2).normal(size=(2, 3)).astype(np.float32)
-    np.testing.assert_allclose(by_description(tmp_path / "out", obs), log_softmax(policy.scores(obs)), atol=1e-5)
+    np.testing.assert_allclose(by_description(tmp_path / "out", obs), policy.log_probabilities(obs), atol=1e-5)
 
 
 @pytest.mark.parametrize("policy", [choosing(), choosing("elu", (), (3, ACTIONS)), TabularPolicy(TABLE), steering()])

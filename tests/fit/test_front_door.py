@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import irleed
-from irleed.algorithms.iq.soft_q import SoftQ
+from irleed.algorithms.iq import OfflineIrleed
 from irleed.analysis.curation import curate, read_run
 from irleed.data import Reading
 from irleed.errors import ConfigError
@@ -18,7 +18,7 @@ from irleed.export import export
 pytestmark = pytest.mark.optax
 
 HOSTILE = "<script>alert(1)</script>"
-SMALL = SoftQ(hidden=(4,), steps=3)
+SMALL = OfflineIrleed(hidden=(4,), steps=3)
 GRID = irleed.gridworld(2, 2, goals={3: 1.0})
 
 

@@ -15,8 +15,7 @@ from irleed.algorithms.base import train
 from irleed.algorithms.baselines.bc import BehaviourCloning
 from irleed.algorithms.baselines.ileed import Ileed
 from irleed.algorithms.baselines.sqil import Sqil
-from irleed.algorithms.iq.online import OnlineSoftQ
-from irleed.algorithms.iq.soft_q import SoftQ
+from irleed.algorithms.iq import IQ_LEARN, OfflineIrleed, OnlineIrleed
 from irleed.algorithms.training import train_all
 from irleed.data import Demonstrations, Episode, lazy
 from irleed.data import batches as resamples
@@ -24,11 +23,11 @@ from irleed.data.lazy import InMemory, LazyRows
 from irleed.data.transitions import Transitions, stack
 from irleed.envs.cartpole import CartPole
 from irleed.errors import ConfigError, DataError, DivergedError, IrleedError, SpaceError
-from irleed.fit.defaults import suitable
+from irleed.fit.defaults import network_algorithm
 from irleed.fit.judgement import judge
 from irleed.fit.networks import check, fit_networks, resampled
 from irleed.model.networks import Linear, LowRank
-from irleed.policies.ensemble import NetworkPolicy
+from irleed.policies.ensemble import EnsemblePolicy
 from irleed.rollout import DeviceArena
 from irleed.rollout.evaluation import Earned
 from irleed.runs.checkpoint import Keeper, Stopped
@@ -36,8 +35,8 @@ from irleed.runs.checkpoint import Keeper, Stopped
 pytestmark = pytest.mark.optax
 
 PRECISION = np.array([0.3, 3.0, 1.0])
-SMALL = {"hidden": (8,), "steps": 20, "batch": 8}
-SHORT = SoftQ(hidden=(8,), steps=21, batch=8)  # one for several tests: compiling is what takes time
+SMALL = {"hidden": (8,), "steps": 20, "batch_size": 8}
+SHORT = OfflineIrleed(hidden=(8,), steps=21, batch_size=8)  # one for several tests: compiling is what takes time
 
 
 def choices(episodes: int = 5, steps: int = 60, people: int = 3, seed: int = 0) -> Demonstrations:
@@ -60,8 +59,8 @@ def data() -> Demonstrations:
 @pytest.fixture(scope="module")
 def learnt(data):
     """IRLEED, long enough to find something."""
-    rates = {"rate": 1e-2, "bias_rate": 1e-2, "precision_rate": 3e-2}
-    algorithm = SoftQ(hidden=(8,), steps=400, penalty=0.01, bias_penalty=1.0, **rates)
+    rates = {"learning_rate": 1e-2, "bias_learning_rate": 1e-2, "precision_learning_rate": 3e-2}
+    algorithm = OfflineIrleed(hidden=(8,), steps=400, penalty=0.01, bias_penalty=1.0, **rates)
     with jax.numpy_dtype_promotion("standard"):
         return fit_networks(data, algorithm, members=4)
 
@@ -89,8 +88,8 @@ def test_the_policy_prefers_what_pays(learnt, data):
 def test_the_policy_is_the_mean_of_its_members_log_probabilities(learnt):
     obs = jnp.asarray([0.5, -1.0], jnp.float32)
     members = [jax.tree.map(lambda leaf, k=k: leaf[k], learnt.policy.members) for k in range(4)]
-    expected = np.mean([jax.nn.log_softmax(member.logits(obs)) for member in members], 0)
-    np.testing.assert_allclose(learnt.policy(obs), expected, rtol=1e-5)
+    expected = np.mean([jax.nn.log_softmax(member(obs).logits) for member in members], 0)
+    np.testing.assert_allclose(learnt.policy.actor(obs).logits, expected, rtol=1e-5)
     drawn, _ = learnt.policy.predict(np.tile(obs, (20_000, 1)), seed=0)
     chance = float(np.exp(expected[1]) / np.exp(expected).sum())
     assert abs(np.mean(drawn) - chance) < 4 * np.sqrt(chance * (1 - chance) / 20_000)
@@ -167,8 +166,9 @@ def test_large_data_are_judged_by_some_transitions_and_counted_in_full(data, mon
 def test_a_fit_is_its_seeds(data):
     one, same, other = (fit_networks(data, BehaviourCloning(**SMALL), members=2, seed=seed) for seed in (3, 3, 4))
     obs = jnp.asarray(data.obs[0])
-    np.testing.assert_array_equal(one.policy(obs), same.policy(obs))
-    assert not np.array_equal(one.policy(obs), other.policy(obs))
+    one, same, other = (each.policy.log_probabilities(obs) for each in (one, same, other))
+    np.testing.assert_array_equal(one, same)
+    assert not np.array_equal(one, other)
 
 
 def test_resampling_keeps_everyone_and_their_number_of_episodes():
@@ -183,7 +183,7 @@ def test_resampling_keeps_everyone_and_their_number_of_episodes():
     assert own == {(who, number) for number, who in enumerate("abbabbbc")}, "their own episodes, each of them sometimes"
 
 
-@pytest.mark.parametrize("algorithm", [SoftQ.iq(**SMALL), BehaviourCloning(**SMALL), Ileed(**SMALL)], ids=str)
+@pytest.mark.parametrize("algorithm", [OfflineIrleed.iq(**SMALL), BehaviourCloning(**SMALL), Ileed(**SMALL)], ids=str)
 def test_algorithms_say_what_they_can(algorithm, data):
     found = fit_networks(data, algorithm, members=2).expertise
     assert np.isnan(found.bias).all() and found.to_dict()[0]["bias"] is None
@@ -202,23 +202,21 @@ def test_someone_may_have_acted_once_and_one_member_has_no_interval():
 
 
 def test_what_suits_which_purpose():
-    assert suitable(3) == SoftQ() and suitable(3, iq=True) == SoftQ.iq() and suitable(3, online=True) == OnlineSoftQ()
-    assert suitable(3, survival=True) == SoftQ.survival()
-    assert suitable(3, online=True, survival=True) == OnlineSoftQ.survival()
-    assert suitable(17, survival=True) == SoftQ.survival(rank=8) and suitable(1000) == SoftQ()
+    make = network_algorithm
+    assert make() == OfflineIrleed() and make("iq") == OfflineIrleed.iq()
+    assert make(online=True) == OnlineIrleed() and make("iq", online=True) == OnlineIrleed.iq()
+    assert make(ends="failure") == OfflineIrleed.failure()
+    assert make("iq", ends="failure") == OfflineIrleed.failure(**IQ_LEARN)
+    assert make(online=True, ends="failure") == OnlineIrleed.failure()
+    assert make("bc", steps=7) == BehaviourCloning(steps=7) and make("ileed") == Ileed() and make("sqil") == Sqil()
 
 
-@pytest.mark.parametrize("kind", [{}, {"bias_hidden": (8,), "rank": 4}], ids=["linear", "low rank"])
+@pytest.mark.parametrize("kind", [{}, {"bias_hidden": (8,)}], ids=["linear", "low rank"])
 def test_a_thousand_demonstrators(kind):
-    data, algorithm = choices(1, 4, people=1000), SoftQ(**SMALL, **kind)
+    data, algorithm = choices(1, 4, people=1000), OfflineIrleed(**SMALL, **kind)
     parameters = algorithm.parameters(jax.random.key(0), Transitions.from_demonstrations(data).inputs, 2, 1000)
     assert isinstance(parameters.bias, LowRank if kind else Linear)
     assert fit_networks(data, algorithm, members=2).expertise.precision.shape == (1000,)
-
-
-def test_a_rank_without_a_trunk_is_refused():
-    with pytest.raises(ConfigError, match="rank of biases: got linear biases"):
-        SoftQ(rank=4)
 
 
 def broken(member: int, step: int):
@@ -238,20 +236,23 @@ def test_members_that_diverged_are_told_and_left_out(data, monkeypatch, step, to
     monkeypatch.setattr(sys.modules["irleed.fit.networks"], "train_all", broken(1, step))
     found = fit_networks(data, SHORT, members=3)
     assert "\n" not in found.warnings[0]
-    assert f"1 of 3 members diverged (member 1 at step {told}) with SoftQ(hidden=(8,), steps=21" in found.warnings[0]
-    assert found.policy.members.sharpness.shape == (2,) and np.isfinite(found.expertise.precision_high).all()
+    assert (
+        f"1 of 3 members diverged (member 1 at step {told}) with OfflineIrleed(hidden=(8,), steps=21"
+        in found.warnings[0]
+    )
+    assert found.policy.members.head.sharpness.shape == (2,) and np.isfinite(found.expertise.precision_high).all()
     assert found.summary()["members"] == 2
 
 
 def test_nothing_but_divergence_is_an_error(data):
     with pytest.raises(DivergedError) as caught:
-        fit_networks(data, dataclasses.replace(SHORT, rate=1e30), members=3)
+        fit_networks(data, dataclasses.replace(SHORT, learning_rate=1e30), members=3)
     assert "3 of 3 members diverged (member 0 at step 1," in str(caught.value) and "\n" not in str(caught.value)
 
 
 def refused(data: Demonstrations, algorithm=None, arena=None, members: int = 2) -> str:
     with pytest.raises(IrleedError) as caught:
-        check(data, SoftQ() if algorithm is None else algorithm, arena, members)
+        check(data, BehaviourCloning() if algorithm is None else algorithm, arena, members)
     assert "\n" not in str(caught.value)
     return str(caught.value)
 
@@ -259,8 +260,6 @@ def refused(data: Demonstrations, algorithm=None, arena=None, members: int = 2) 
 @pytest.mark.parametrize(
     ("action", "phrase"),
     [
-        ([0.5, 1.0], "actions: got SoftQ, which is for one whole number each"),
-        ([[0.0, 1.0], [1.0, 0.0]], "actions: got SoftQ, which is for one whole number each"),
         ([-1, 1], "actions: got -1 to 1"),
         ([0, 10**9], "got 0 to 1000000000"),
         ([0, 0], "actions: got 0 alone"),
@@ -269,6 +268,14 @@ def refused(data: Demonstrations, algorithm=None, arena=None, members: int = 2) 
 )
 def test_actions_that_will_not_do(action, phrase):
     assert phrase in refused(Demonstrations.from_episodes([Episode(np.zeros((3, 2)), action, True, 0)]))
+
+
+@pytest.mark.parametrize("action", [[0.5, 1.0], [[0.0, 1.0], [1.0, 0.0]]], ids=str)
+def test_algorithms_for_discrete_actions_refuse_vectors(action):
+    vectors, arena = Demonstrations.from_episodes([Episode(np.zeros((3, 4)), action, True, 0)]), DeviceArena(CartPole())
+    for algorithm in (OnlineIrleed(), Sqil()):
+        expected = f"actions: got {type(algorithm).__name__}, which is for one whole number each"
+        assert expected in refused(vectors, algorithm, arena)
 
 
 def test_what_does_not_belong_to_the_environment(data):
@@ -280,7 +287,6 @@ def test_what_does_not_belong_to_the_environment(data):
 
 def test_settings_that_will_not_do(data):
     assert "--seeds: got 0" in refused(data, members=0)
-    assert "--steps: got 0" in refused(data, SoftQ(steps=0))
     assert "--steps: got 500, expected 501 or more" in refused(data, Sqil(steps=500))
     assert "an agent: got no environment" in refused(data, Sqil(steps=501))
     with pytest.raises(ConfigError):
@@ -313,7 +319,7 @@ def test_intervals_of_a_mean():
 
 def test_what_is_saved_is_loaded(learnt, data, tmp_path):
     learnt.policy.save(tmp_path / "policy.safetensors")
-    loaded = NetworkPolicy.load(str(tmp_path / "policy.safetensors"))
+    loaded = EnsemblePolicy.load(str(tmp_path / "policy.safetensors"))
     for deterministic in (True, False):
         ours, theirs = (p.predict(data.obs, deterministic, seed=1)[0] for p in (learnt.policy, loaded))
         np.testing.assert_array_equal(ours, theirs)
@@ -354,6 +360,6 @@ def test_corrupt_and_foreign_files_are_refused(learnt, tmp_path):
 
 def refusal(path) -> str:
     with pytest.raises(DataError) as caught:
-        NetworkPolicy.load(path)
+        EnsemblePolicy.load(path)
     assert str(caught.value).startswith(str(path))
     return str(caught.value)

@@ -6,9 +6,7 @@ import json
 import numpy as np
 import pytest
 
-from irleed.algorithms.iq.gaussian_q import GaussianQ
-from irleed.algorithms.iq.sac import Sac
-from irleed.algorithms.iq.soft_q import SoftQ
+from irleed.algorithms.iq import OfflineIrleed, SacIrleed
 from irleed.cli import main
 from irleed.data import Demonstrations, Episode, lazy, save, summarise
 from irleed.data.lazy import InMemory, LazyRows
@@ -22,8 +20,8 @@ from irleed.rollout import HostArena
 pytestmark = pytest.mark.optax
 
 SPREADS = {"a": 0.05, "b": 0.15, "c": 0.4, "d": 1.0}
-STEERED = GaussianQ(hidden=(16,), steps=800, rate=5e-3, precision_rate=2e-2)
-CHOSEN = SoftQ(hidden=(16,), steps=600, rate=5e-3, precision_rate=2e-2)
+STEERED = OfflineIrleed.continuous(hidden=(16,), steps=800, learning_rate=5e-3, precision_learning_rate=2e-2)
+CHOSEN = OfflineIrleed(hidden=(16,), steps=600, learning_rate=5e-3, precision_learning_rate=2e-2)
 
 
 def steering() -> Demonstrations:
@@ -126,11 +124,11 @@ def test_ordinary_data_are_handed_on_as_they_are():
 def test_agents_see_the_observations_of_their_environment():
     """Nothing is subtracted from demonstrations that are learnt from beside played transitions; outliers are moved."""
     data = moved(steering(), 1e8, 1.0)
-    found = prepared(data, Sac(), Bounds([-1.0], [1.0]), None)
+    found = prepared(data, SacIrleed(), Bounds([-1.0], [1.0]), None)
     assert found.data is data and "before agents play" in found.warnings[0]
     obs = steering().obs.copy()
     obs[7, 0] = 1e6
-    found = prepared(dataclasses.replace(data, obs=obs), Sac(), Bounds([-1.0], [1.0]), None)
+    found = prepared(dataclasses.replace(data, obs=obs), SacIrleed(), Bounds([-1.0], [1.0]), None)
     assert found.conditioning is None and found.data.obs.max() < 100
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from irleed.data.transitions import Inputs
+from irleed.model import networks
 from irleed.model.networks import Independent, Linear, LowRank, Mlp, biases
 
 OBS = np.array([0.5, -1.0, 2.0], np.float32)
@@ -84,11 +85,21 @@ def test_linear_biases_are_everyones_own_and_their_mean_is_a_direct_path():
     np.testing.assert_allclose(found, jax.vmap(network)(images) + 0.3 * np.tensordot(say, every, 1), atol=1e-5)
 
 
-@pytest.mark.parametrize("rank", [None, 4])
-def test_biases_that_nobody_learns_are_nought_and_cost_nothing(rank):
-    bias = biases(jax.random.key(0), 3, Inputs.plain(OBS), (8, 8, 2), "relu", rank, learnt=False)
-    assert sum(leaf.size for leaf in jax.tree.leaves(bias)) == 0
+@pytest.mark.parametrize("hidden", [None, (8, 8)])
+def test_biases_of_no_demonstrators_are_zero_and_cost_nothing(hidden):
+    bias = biases(jax.random.key(0), 0, Inputs.plain(OBS), 2, hidden, "relu")
+    learnt = [leaf for leaf in jax.tree.leaves(bias) if leaf.ndim > 1]  # an observation's mean and spread are not
+    assert sum(leaf.size for leaf in learnt) == 0
     np.testing.assert_array_equal(bias(np.tile(OBS, (3, 1)), jnp.arange(3)), np.zeros((3, 2)))
+
+
+def test_few_demonstrators_have_a_network_each_and_many_share_a_trunk():
+    """Networks start anywhere, or at zero if asked; trunks have heads that are zero."""
+    few, many = (biases(jax.random.key(0), networks.OWN_NETWORKS + more, PLAIN, 2, (8,)) for more in (0, 1))
+    assert isinstance(few, Independent) and isinstance(many, LowRank)
+    assert isinstance(biases(jax.random.key(0), 1000, PLAIN, 2, None), Linear)
+    zero = biases(jax.random.key(0), 2, PLAIN, 2, (8,), zero=True)
+    assert not np.any(zero(OBS[None], jnp.asarray([1]))) and np.any(few(OBS[None], jnp.asarray([1])))
 
 
 def test_a_thousand_demonstrators_cost_little():

@@ -13,7 +13,7 @@ from irleed.errors import DataError
 from irleed.simulation.critics import SHIPPED as CRITICS
 from irleed.simulation.critics import load_critic
 from irleed.simulation.policies import SHIPPED as POLICIES
-from irleed.simulation.policies import load_policy as load_shipped
+from irleed.simulation.policies import teacher
 
 TABLE, NETWORK, GAUSSIAN = (f"irleed-{kind}-policy" for kind in ("tabular", "network", "gaussian"))
 NAN, INF = np.float32(np.nan), np.float32(np.inf)
@@ -180,10 +180,11 @@ def test_pipes_and_folders_are_not_read(tmp_path):
         assert "a folder, device or pipe" in refusal(tmp_path, load)
 
 
-def test_outputs_that_overflow_are_no_actions(tmp_path):
+@pytest.mark.parametrize("form", [NETWORK, GAUSSIAN])
+def test_outputs_that_overflow_are_no_actions(tmp_path, form):
     """Every number of the file is finite; the products are not, and the first action would be taken silently."""
     large = {name: np.full_like(array, 3e38) for name, array in layers().items() if name.startswith("weights")}
-    policy = load_policy(write(tmp_path / "large", NETWORK, large))
+    policy = load_policy(write(tmp_path / "large", form, large))
     with pytest.raises(DataError, match="the policy's outputs: got NaN or infinity"):
         policy.predict(np.ones(3), deterministic=True)
 
@@ -226,4 +227,4 @@ def test_what_comes_with_the_package_is_read():
     for name in CRITICS:
         assert len(load_critic(name).weights) == 3
     for name in POLICIES:
-        assert load_shipped(name).size == 1
+        assert teacher(name).size == 1

@@ -1,12 +1,16 @@
 """A policy acts by its table, survives its file, and is refused in one line where it does not fit."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
+from irleed.data.transitions import Inputs
+from irleed.envs.step import Bounds
 from irleed.errors import DataError, SpaceError
-from irleed.policies.base import TabularPolicy, boltzmann_probabilities
+from irleed.policies import Actor, EnsemblePolicy, load_policy
+from irleed.policies.tabular import TabularPolicy, boltzmann_probabilities
 
 TABLE = np.array([[0.2, 0.8, 0.0], [0.5, 0.25, 0.25], [0.0, 0.0, 1.0]])
 POLICY = TabularPolicy(TABLE)
@@ -98,3 +102,45 @@ def test_a_sharper_policy_prefers_the_best_more():
 
 def test_equal_values_leave_all_actions_equally_likely():
     np.testing.assert_array_equal(boltzmann(np.full((2, 4), 3.0), 10.0), 0.25)
+
+
+def test_the_log_likelihood_of_actions_is_that_of_the_table():
+    found = POLICY.log_likelihood(np.array([0, 1, 0]), np.array([1, 0, 2]))
+    np.testing.assert_allclose(found, np.log([0.8, 0.5, 1e-12]))
+    with pytest.raises(SpaceError, match="actions: got 3, expected 0 to 2, the policy's"):
+        POLICY.log_likelihood(np.array([0]), np.array([3]))
+    with pytest.raises(SpaceError, match="expected one whole number each"):
+        POLICY.log_likelihood(np.array([0]), np.array([0.5]))
+
+
+def members(actions) -> EnsemblePolicy:
+    """Three perceptrons of two numbers, each with weights of its own."""
+    keys, inputs = jax.random.split(jax.random.key(0), 3), Inputs.plain(np.zeros(2))
+    made = jax.vmap(lambda key: Actor.init(key, inputs, actions, (4,), "elu", 2.0))(keys)
+    return EnsemblePolicy(jax.tree.map(np.asarray, made))
+
+
+@pytest.mark.parametrize("actions", [3, Bounds([-1.0, 0.0], [1.0, 2.0])], ids=["discrete", "vectors"])
+def test_either_kind_of_ensemble_is_saved_loaded_and_acts_within_its_actions(actions, tmp_path):
+    policy, obs = members(actions), np.random.default_rng(0).normal(size=(50, 2))
+    policy.save(tmp_path / "policy.safetensors")
+    again = load_policy(tmp_path / "policy.safetensors")
+    assert isinstance(again, EnsemblePolicy) and again.actions == actions and again.observation_shape == (2,)
+    sampled, _ = again.predict(obs, seed=1)
+    np.testing.assert_array_equal(sampled, policy.predict(obs, seed=1)[0])
+    assert not np.array_equal(sampled, policy.predict(obs, seed=2)[0])
+    greedy, _ = again.predict(obs, deterministic=True)
+    if isinstance(actions, int):
+        assert np.all(again.log_likelihood(obs, greedy) >= again.log_likelihood(obs, sampled))
+    np.testing.assert_array_equal(again.log_likelihood(obs, sampled), policy.log_likelihood(obs, sampled))
+    if not isinstance(actions, int):
+        assert np.all((sampled >= actions.low) & (sampled <= actions.high)) and sampled.shape == (50, 2)
+        with pytest.raises(SpaceError, match="expected 2 numbers, the policy's"):
+            again.log_likelihood(obs, sampled[:, :1])
+
+
+def test_log_probabilities_are_those_of_the_members_mean():
+    policy, obs = members(3), np.array([[0.3, -1.0]])
+    each = [jax.tree.map(lambda leaf, k=k: leaf[k], policy.members)(obs[0].astype(np.float32)).logits for k in range(3)]
+    mean = np.mean([jax.nn.log_softmax(own) for own in each], 0)
+    np.testing.assert_allclose(policy.log_probabilities(obs)[0], jax.nn.log_softmax(mean), rtol=1e-5)

@@ -7,8 +7,9 @@ import numpy as np
 from irleed.data.transitions import Inputs
 from irleed.envs.cartpole import CartPole
 from irleed.envs.probes import delay
+from irleed.model.actions import Softmax
 from irleed.model.networks import Mlp
-from irleed.policies.base import SoftmaxPolicy
+from irleed.policies.actor import Actor
 from irleed.rollout import DeviceArena
 from irleed.rollout.evaluation import play, returns
 from irleed.simulation.critics import BiasKind, CriticDemonstrator, draw_demonstrators, to_demonstrations
@@ -35,7 +36,7 @@ def test_an_episode_ends_where_it_ends():
 
 
 def test_returns_of_a_greedy_and_of_a_drawn_policy():
-    policy = SoftmaxPolicy(BALANCE, jnp.asarray(1.0, jnp.float32))
+    policy = Actor(BALANCE, Softmax(jnp.asarray(1.0, jnp.float32)))
     both = jax.jit(lambda key: [returns(key, CartPole(), policy, 8, greedy=g) for g in (True, False)])
     greedy, drawn = both(jax.random.key(0))
     assert np.mean(greedy) > 150 > np.mean(drawn)  # logits this small are as good as a coin
@@ -43,7 +44,7 @@ def test_returns_of_a_greedy_and_of_a_drawn_policy():
 
 def test_the_likeliest_action_is_that_of_the_largest_output():
     probe = delay()
-    policy = SoftmaxPolicy(linear([[1.0, -1.0]]), jnp.asarray(2.0, jnp.float32))
+    policy = Actor(linear([[1.0, -1.0]]), Softmax(jnp.asarray(2.0, jnp.float32)))
     obs = jnp.asarray(probe.observations[0]) + 1
     assert policy.act(jax.random.key(0), obs, greedy=True) == 0
     drawn = jax.vmap(lambda key: policy.act(key, obs))(jax.random.split(jax.random.key(0), 4000))

@@ -9,7 +9,8 @@ from irleed.algorithms.baselines.sqil import Sqil
 from irleed.data.transitions import Transitions, stack
 from irleed.envs.cartpole import CartPole
 from irleed.envs.host import HostEnv, make_host
-from irleed.policies.base import SoftmaxPolicy
+from irleed.model.actions import Softmax
+from irleed.policies.actor import Actor
 from irleed.rollout import DeviceArena, HostArena, drawn, likeliest
 from irleed.rollout import host as arenas
 from irleed.simulation.critics import load_critic
@@ -27,10 +28,10 @@ def arena(request):
 
 
 @pytest.fixture(scope="module")
-def policies() -> SoftmaxPolicy:
+def policies() -> Actor:
     """One takes the critic's best actions, the other its worst."""
     critic = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), load_critic("cartpole"))
-    return SoftmaxPolicy(critic, jnp.asarray([1.0, -1.0], jnp.float32))
+    return Actor(critic, Softmax(jnp.asarray([1.0, -1.0], jnp.float32)))
 
 
 def equal(one, other) -> bool:
@@ -77,11 +78,11 @@ def demonstrations(rows: int) -> Transitions:
 
 def test_agents_learn(arena):
     """A run for each key, on data of its own."""
-    agent = Sqil(hidden=(8,), steps=40, batch=4, capacity=30, warm=10)
+    agent = Sqil(hidden=(8,), steps=40, batch_size=4, buffer_size=30, learning_starts=10)
     keys, data = jax.random.split(KEY, 2), stack([demonstrations(20), demonstrations(30)])
     state = arena.learn(agent, keys, data, 1)
     assert state.learner.step.tolist() == [30, 30] and state.replay.added.tolist() == [40, 40]
-    np.testing.assert_allclose(state.learner.parameters.q.inputs.centre[0], demonstrations(20).obs.mean(0), atol=1e-5)
+    np.testing.assert_allclose(state.learner.parameters.actor.network.inputs.centre[0], demonstrations(20).obs.mean(0), atol=1e-5)
     assert equal(arena.learn(agent, keys, data, 1), state)
     assert not equal(arena.learn(agent, keys[::-1], data, 1), state)
 

@@ -32,7 +32,7 @@ from irleed.runs.reader import read_run
 
 pytestmark = pytest.mark.optax
 
-AGENT = Sqil(hidden=(8,), steps=50, batch=4, capacity=30, warm=10)
+AGENT = Sqil(hidden=(8,), steps=50, batch_size=4, buffer_size=30, learning_starts=10)
 
 
 def poles(seed: int = 0) -> Demonstrations:
@@ -98,7 +98,7 @@ def test_steps_beside_a_cut_are_whole(monkeypatch):
     """Between the last step of a part and the first of the next no episode ends, and none is made up of two."""
     monkeypatch.setattr(arenas, "LEAST_PART", 4)
     arena = HostArena("CartPole-v1")
-    agent = Sqil(hidden=(8,), steps=12, batch=4, capacity=12, warm=11)
+    agent = Sqil(hidden=(8,), steps=12, batch_size=4, buffer_size=12, learning_starts=11)
     data = stack([Transitions.from_demonstrations(poles())])
     state = arena.learn(agent, jax.random.split(jax.random.key(0), 1), data, 2)
     arena.close()
@@ -113,7 +113,7 @@ def test_steps_beside_a_cut_are_whole(monkeypatch):
 
 def test_a_fit_goes_on(tmp_path):
     """Offline; losses from before the stop are in its history, and its seconds count."""
-    algorithm = BehaviourCloning(hidden=(8,), steps=21, batch=8)
+    algorithm = BehaviourCloning(hidden=(8,), steps=21, batch_size=8)
     whole = fit_networks(poles(), algorithm, members=2)
     keeper = Keeper(tmp_path, "mine", every=1e9)
     with pytest.raises(Stopped, match="after step 8 of 21"):

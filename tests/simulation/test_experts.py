@@ -10,22 +10,24 @@ import numpy as np
 import pytest
 
 from irleed._io.lock import LOCK, locked
-from irleed.algorithms.experts.sac import SacExpert
-from irleed.algorithms.iq.sac import Sac
-from irleed.algorithms.iq.soft_q import SoftQ
+from irleed.algorithms.experts import SacExpert
+from irleed.algorithms.iq import OfflineIrleed, SacIrleed
 from irleed.cli import main
 from irleed.data.transitions import Inputs
 from irleed.envs.cartpole import CartPole
 from irleed.envs.step import Bounds
-from irleed.model.actions import GaussianPolicy, Squashing
+from irleed.model.actions import Squashing
 from irleed.model.networks import Mlp
-from irleed.policies.gaussian import GaussianEnsemble
+from irleed.policies.actor import Actor
+from irleed.policies.ensemble import EnsemblePolicy
 from irleed.rollout import DeviceArena, HostArena, likeliest
 from irleed.simulation.critics import CriticDemonstrator, load_critic, save_critic
 from irleed.simulation.experts import Stages, by_actor_critic, by_imitation, shown_by
 
 pytestmark = pytest.mark.optax
-SMALL = SacExpert(hidden=(8,), steps=240, copies=4, updates=1, warm=20, batch=8, capacity=240)
+SMALL = SacExpert(
+    hidden=(8,), steps=240, num_envs=4, gradient_steps=1, learning_starts=20, batch_size=8, buffer_size=240
+)
 
 
 def nothing(*done, **figures) -> None:
@@ -44,7 +46,10 @@ def test_a_critic_is_read_back_with_its_standardisation_and_so_are_biases(tmp_pa
 
 def test_a_critic_learnt_from_play_acts_as_the_one_that_played(tmp_path):
     """In situations that it has not seen."""
-    critic, learner = load_critic("cartpole"), SoftQ.iq(hidden=(16,), activation="elu", steps=400, penalty=0.005)
+    critic, learner = (
+        load_critic("cartpole"),
+        OfflineIrleed.iq(hidden=(16,), activation="elu", steps=400, penalty=0.005),
+    )
     experts = by_imitation(DeviceArena(CartPole()), jax.random.key(0), critic, 3, learner, 2, nothing)
     assert experts.diverged.tolist() == [-1, -1]
     experts.save(tmp_path / "one.safetensors", 1)
@@ -73,7 +78,7 @@ def test_stages_of_training_are_kept_with_what_they_earn(tmp_path):
     assert [(row["run"], row["steps"]) for row in rows] == [("0", "120"), ("1", "120"), ("0", "240"), ("1", "240")]
     assert all(-2000 < float(row["greedy"]) < -100 and -2000 < float(row["drawn"]) < -100 for row in rows)
     obs = np.array([0.5, 0.1, -1.0], np.float32)
-    first, last = (GaussianEnsemble.load(tmp_path / "stages" / f"1_{steps}.safetensors") for steps in (120, 240))
+    first, last = (EnsemblePolicy.load(tmp_path / "stages" / f"1_{steps}.safetensors") for steps in (120, 240))
     end = likeliest(jax.tree.map(lambda leaf: leaf[1], experts.policies), jax.random.key(0), jnp.asarray(obs))
     np.testing.assert_allclose(last.predict(obs, deterministic=True)[0], end, rtol=1e-5)
     assert not np.allclose(first.predict(obs, deterministic=True)[0], end, rtol=1e-5)
@@ -87,27 +92,27 @@ def test_a_policy_is_imitated_from_what_it_does(tmp_path):
         assert np.array_equal(data.obs[0], data.obs[1]) and data.size.tolist() == [400, 400]
         expected, _ = teacher.predict(np.asarray(data.obs[0]), deterministic=True)
         np.testing.assert_allclose(data.action[0], expected, atol=0.1)
-        agent = Sac.iq(hidden=(8,), steps=160, copies=4, warm=20, batch=8, capacity=160)
+        agent = SacIrleed.iq(hidden=(8,), steps=160, num_envs=4, learning_starts=20, batch_size=8, buffer_size=160)
         experts = by_actor_critic(arena, jax.random.split(jax.random.key(0), 2), agent, nothing, data=data)
     finally:
         arena.close()
     assert experts.diverged.tolist() == [-1, -1]
     experts.save(tmp_path / "one.safetensors", 1)
-    learnt, obs = GaussianEnsemble.load(tmp_path / "one.safetensors"), np.asarray(data.obs[0][:5])
+    learnt, obs = EnsemblePolicy.load(tmp_path / "one.safetensors"), np.asarray(data.obs[0][:5])
     other = jax.tree.map(lambda leaf: leaf[0], experts.policies)
     assert not np.allclose(
         learnt.predict(obs, deterministic=True)[0], jax.vmap(likeliest, (None, None, 0))(other, jax.random.key(0), obs)
     )
 
 
-def steady_policy() -> GaussianEnsemble:
+def steady_policy() -> EnsemblePolicy:
     """Of Pendulum: its actions hardly differ from their middle."""
     plain = Inputs(jnp.zeros(3), jnp.ones(3))
     network = Mlp.init(jax.random.key(3), plain, (8, 2), "relu")
     still = (*network.offsets[:-1], jnp.asarray([0.3, -5.0], jnp.float32))
     network = eqx.tree_at(lambda it: it.offsets, network, still)
     squashing = Squashing.into(Bounds(np.full(1, -2.0), np.full(1, 2.0)))
-    return GaussianEnsemble(jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], GaussianPolicy(network, squashing)))
+    return EnsemblePolicy(jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], Actor(network, squashing)))
 
 
 @pytest.mark.parametrize(

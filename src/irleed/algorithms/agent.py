@@ -9,9 +9,9 @@ import jax.numpy as jnp
 
 from irleed._compute import one_by_one
 from irleed._typing import Array, Bool, Float, Int, Key, Scalar, Shaped
-from irleed.algorithms.base import AbstractAlgorithm, Actions, TrainInfo, TrainState, adam_step, cooling, fresh
+from irleed.algorithms.base import AbstractAlgorithm, TrainInfo, TrainState, adam_step, cosine_decay, initial_state
 from irleed.data.transitions import Inputs, Row, Transitions
-from irleed.envs.step import Transition
+from irleed.envs.step import Actions, Transition
 
 
 class Replay(eqx.Module):
@@ -58,24 +58,23 @@ class AgentState(eqx.Module):
 
 
 class AbstractAgent(AbstractAlgorithm):
-    """An algorithm that acts; `steps` are those in the environment, of all copies together."""
+    """An algorithm that acts in an environment; `steps` are those in it, of all copies together."""
 
-    copies: eqx.AbstractVar[int]  # of the environment, which one run plays in side by side
-    updates: eqx.AbstractVar[int]  # steps of Adam for every round, in which each copy takes a step
-    capacity: eqx.AbstractVar[int]  # of the replay buffer
-    warm: eqx.AbstractVar[int]  # steps before the first update
-    random: eqx.AbstractVar[Scalar]  # share of actions that are drawn uniformly
-    target_rate: eqx.AbstractVar[Scalar]  # how fast the target follows; 1: at once
-    clip: eqx.AbstractVar[Scalar | None]  # the longest that the whole gradient can be
+    num_envs: eqx.AbstractVar[int]  # copies of the environment that one run acts in side by side
+    gradient_steps: eqx.AbstractVar[int]  # steps of Adam for every round, in which each copy takes a step
+    buffer_size: eqx.AbstractVar[int]  # transitions that the replay buffer holds
+    learning_starts: eqx.AbstractVar[int]  # the first steps, which only fill the replay buffer
+    exploration: eqx.AbstractVar[Scalar]  # the share of uniformly random actions
+    tau: eqx.AbstractVar[Scalar]  # how fast the target network follows; 1: at once
 
     @property
     def rounds(self) -> int:
         """In each of which every copy of the environment takes a step."""
-        return -(-self.steps // self.copies)
+        return -(-self.steps // self.num_envs)
 
     @abc.abstractmethod
-    def loss(self, key: Key, parameters: Any, target: Any, played: Transition, shown: Any) -> Float[Array, ""]:
-        """To be minimised, of a batch that was played and one that was demonstrated: a `Row`; None for experts."""
+    def loss(self, key: Key, parameters: Any, target: Any, replayed: Transition, demonstrated: Any) -> Float[Array, ""]:
+        """The loss of a batch from the replay buffer and a demonstrated one, a `Row`; None for experts."""
 
 
 def init(
@@ -89,28 +88,30 @@ def init(
     """Before the first step; of `example` only shapes and types matter."""
     inputs = Inputs.plain(example.obs) if data is None else data.inputs
     parameters = agent.parameters(key, inputs, actions, demonstrators)
-    return AgentState(fresh(parameters), parameters, Replay.empty(example, agent.capacity))
+    return AgentState(initial_state(parameters), parameters, Replay.empty(example, agent.buffer_size))
 
 
-def act(
-    agent: AbstractAgent, key: Key, state: AgentState, obs: Shaped[Array, "copies *obs"]
-) -> Shaped[Array, "copies ..."]:
+def act(agent: AbstractAgent, key: Key, state: AgentState, obs: Shaped[Array, "E *obs"]) -> Shaped[Array, "E ..."]:
     """An action to learn from, in every copy of the environment."""
     policy = agent.policy(state.learner.parameters)
 
     def one(own: Key, seen: Shaped[Array, "*obs"]) -> Shaped[Array, "..."]:
-        policy_key, stray_key, whether_key = jax.random.split(own, 3)
-        chosen, stray = policy.act(policy_key, seen), policy.stray(stray_key, seen)
-        return jnp.where(jax.random.uniform(whether_key) < agent.random, stray, chosen)
+        policy_key, uniform_key, whether_key = jax.random.split(own, 3)
+        distribution = policy(seen)
+        sampled, uniform = distribution.sample(policy_key), distribution.sample_uniformly(uniform_key)
+        return jnp.where(jax.random.uniform(whether_key) < agent.exploration, uniform, sampled)
 
-    return jax.vmap(one)(jax.random.split(key, agent.copies), obs)
+    return jax.vmap(one)(jax.random.split(key, agent.num_envs), obs)
 
 
 def update(
     agent: AbstractAgent, key: Key, state: AgentState, data: Transitions | None = None
 ) -> tuple[AgentState, TrainInfo]:
     """The updates of one round; info is that of the last."""
-    keys, few = jax.random.split(key, agent.updates), min(agent.updates, 4)  # a loop costs more than it holds
+    keys, few = (
+        jax.random.split(key, agent.gradient_steps),
+        min(agent.gradient_steps, 4),
+    )  # a loop costs more than it holds
     state, info = jax.lax.scan(lambda now, own: _update(agent, own, now, data), state, keys, unroll=few)
     return state, jax.tree.map(lambda leaf: leaf[-1], info)
 
@@ -120,9 +121,9 @@ def _update(
 ) -> tuple[AgentState, TrainInfo]:
     """One step of Adam on a batch of what was played and, if there are demonstrations, one of them."""
     played_key, shown_key = jax.random.split(key)
-    played = state.replay.sample(played_key, agent.batch)
-    shown = None if data is None else data.sample(shown_key, agent.batch)
-    ready = state.replay.size >= agent.warm
+    played = state.replay.sample(played_key, agent.batch_size)
+    shown = None if data is None else data.sample(shown_key, agent.batch_size)
+    ready = state.replay.size >= agent.learning_starts
     learn = one_by_one(_learn, state.learner.parameters)
     learner, target, info = learn(agent, jax.random.fold_in(key, 2), state.learner, state.target, played, shown, ready)
     return AgentState(learner, target, state.replay), info
@@ -138,13 +139,13 @@ def _learn(
     ready: Bool[Array, ""],
 ) -> tuple[TrainState, Any, TrainInfo]:
     """Learner and target after a step of Adam; as they were as long as there is too little to learn from."""
-    factor = cooling(learner.step, agent.rounds * agent.updates) if agent.decay else 1.0
+    factor = cosine_decay(learner.step, agent.rounds * agent.gradient_steps) if agent.anneal_lr else 1.0
 
     def loss(parameters):
         return agent.loss(key, parameters, target, played, shown)
 
-    moved, info = adam_step(loss, agent.rates(), factor, learner, agent.clip)
-    follows = jax.tree.map(lambda old, new: old + agent.target_rate * (new - old), target, moved.parameters)
+    moved, info = adam_step(loss, agent.learning_rates(), factor, learner)
+    follows = jax.tree.map(lambda old, new: old + agent.tau * (new - old), target, moved.parameters)
     moved, follows = jax.tree.map(lambda new, old: jnp.where(ready, new, old), (moved, follows), (learner, target))
     return moved, follows, info
 

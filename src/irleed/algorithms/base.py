@@ -1,4 +1,4 @@
-"""What every algorithm on networks has in common: a state, a step of Adam on its loss, a guard against divergence.
+"""What every algorithm on networks has in common: its settings, a state, a step of Adam on its loss.
 
 An algorithm is an `eqx.Module` whose fields are its settings. `update(key, state, data)` describes one run on one data
 set; seeds and settings are leading axes outside. Real-valued settings are leaves, so that a sweep is one program.
@@ -6,64 +6,90 @@ set; seeds and settings are leading axes outside. Real-valued settings are leave
 
 import abc
 import dataclasses
+import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal, get_args, get_origin
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
+from jax.core import Tracer
 
 from irleed._typing import Array, Float, Int, Key, Scalar, Shaped
 from irleed.data.transitions import Inputs, Row, Transitions
-from irleed.envs.step import Bounds
-from irleed.model.actions import AbstractView
-from irleed.policies.base import AbstractActor
+from irleed.envs.step import Actions
+from irleed.errors import ConfigError, problem
+from irleed.model.demonstrators import Description
+from irleed.policies.actor import Actor
 
-Actions = int | Bounds  # how many there are to choose from, or what their numbers can be
+ActionKind = Literal["discrete", "continuous"]
+# What settings of these names can be, in all algorithms; others may be 0 or more.
+RANGES: dict[str, tuple[float, float]] = {
+    **dict.fromkeys(("steps", "batch_size", "num_envs", "gradient_steps", "buffer_size", "embedding"), (1, math.inf)),
+    **dict.fromkeys(("discount", "tau", "replay_fraction", "exploration"), (0, 1)),
+    "temperature": (1e-30, math.inf),
+    "target_entropy": (-math.inf, math.inf),
+}
 
 
 class TrainState(eqx.Module):
-    """Parameters, and what Adam remembers of them."""
+    """Parameters, and the state of Adam."""
 
     parameters: Any
     optimiser: optax.OptState
     step: Int[Array, ""]
-    diverged: Int[Array, ""]  # the first step whose loss was no number; -1: none so far
+    diverged: Int[Array, ""]  # the first step whose loss was not finite; -1: none so far
 
 
 class TrainInfo(eqx.Module):
-    """What one step looked like."""
+    """The metrics of one step."""
 
     loss: Float[Array, ""]
 
 
 class AbstractAlgorithm(eqx.Module):
-    """What is learnt, how fast, and what it amounts to."""
+    """Settings, parameters and a policy; see `AbstractOffline` and `irleed.algorithms.agent.AbstractAgent`."""
 
     steps: eqx.AbstractVar[int]
-    batch: eqx.AbstractVar[int]
-    decay: eqx.AbstractVar[bool]  # whether rates go down to nought, see `cooling`
+    batch_size: eqx.AbstractVar[int]
+    anneal_lr: eqx.AbstractVar[bool]  # whether learning rates decay to zero, see `cosine_decay`
+
+    def __check_init__(self) -> None:
+        for field in dataclasses.fields(self):
+            _check_setting(f"{type(self).__name__}.{field.name}", field, getattr(self, field.name))
+
+    @property
+    @abc.abstractmethod
+    def action_kinds(self) -> tuple[ActionKind, ...]:
+        """The kinds of actions that it can learn from."""
 
     @abc.abstractmethod
-    def parameters(self, key: Key, inputs: Inputs, actions: Any, demonstrators: int) -> Any:
-        """Where training starts; `actions` is a number of them for some algorithms, `Bounds` for others."""
+    def parameters(self, key: Key, inputs: Inputs, actions: Actions, demonstrators: int) -> Any:
+        """The initial parameters."""
 
     @abc.abstractmethod
-    def rates(self) -> dict[str, Scalar]:
+    def learning_rates(self) -> dict[str, Scalar]:
         """The learning rate of each field of the parameters."""
 
     @abc.abstractmethod
-    def policy(self, parameters: Any) -> AbstractActor:
-        """What was learnt to do."""
+    def policy(self, parameters: Any) -> Actor:
+        """The learnt policy."""
 
     @abc.abstractmethod
     def log_precision(self, parameters: Any, data: Transitions) -> Float[Array, " D"]:
-        """How consistently each demonstrator chooses, as far as the algorithm can tell; in the gauge."""
+        """Each demonstrator's log precision, in the gauge; zeros where the algorithm treats them alike."""
 
     @abc.abstractmethod
-    def view(self, parameters: Any, observation: Shaped[Array, "..."], demonstrator: Int[Array, ""]) -> AbstractView:
-        """How one demonstrator acts in one situation, and why."""
+    def describe(
+        self,
+        parameters: Any,
+        observation: Shaped[Array, "..."],
+        action: Shaped[Array, "..."],
+        demonstrator: Int[Array, ""],
+    ) -> Description:
+        """How one action of a demonstrator is described."""
 
 
 class AbstractOffline(AbstractAlgorithm):
@@ -71,32 +97,36 @@ class AbstractOffline(AbstractAlgorithm):
 
     @abc.abstractmethod
     def loss(self, parameters: Any, batch: Row) -> Float[Array, ""]:
-        """To be minimised."""
+        """The loss of a batch."""
 
 
-def fresh(parameters: Any) -> TrainState:
-    """Before the first step."""
+def _check_setting(where: str, field: dataclasses.Field, value: Any) -> None:
+    """Refuse a string that is none of the choices, and a number out of range."""
+    if get_origin(field.type) is Literal:
+        if value not in get_args(field.type):
+            expected = " or ".join(map(repr, get_args(field.type)))
+            raise ConfigError(problem(where, got=repr(value), expected=expected, remedy="choose one of them"))
+    elif isinstance(value, tuple | int | float | np.ndarray | jax.Array) and not isinstance(value, Tracer):
+        low, high = (1, math.inf) if isinstance(value, tuple) else RANGES.get(field.name, (0, math.inf))
+        if not np.all((low <= np.asarray(value)) & (np.asarray(value) <= high)):  # NaN is refused too
+            expected = f"{low:g} or more" if high == math.inf else f"{low:g} to {high:g}"
+            raise ConfigError(problem(where, got=value, expected=expected, remedy="choose another value"))
+
+
+def initial_state(parameters: Any) -> TrainState:
+    """The state before the first step."""
     zero, none = jnp.asarray(0, jnp.int32), jnp.asarray(-1, jnp.int32)
     return TrainState(parameters, optax.scale_by_adam().init(parameters), zero, none)
 
 
 def adam_step(
-    loss: Callable[[Any], Float[Array, ""]],
-    rates: dict[str, Scalar],
-    factor: Scalar,
-    state: TrainState,
-    clip: Scalar | None = None,
+    loss: Callable[[Any], Float[Array, ""]], learning_rates: dict[str, Scalar], factor: Scalar, state: TrainState
 ) -> tuple[TrainState, TrainInfo]:
-    """One step of Adam, each field of the parameters at its own rate times `factor`; `rates` names them all.
-
-    A gradient longer than `clip`, if there is one, is shortened to it.
-    """
+    """One step of Adam, each field of the parameters at its own rate times `factor`; all fields must have a rate."""
     found, gradient = jax.value_and_grad(loss)(state.parameters)
-    if clip is not None:
-        gradient = _scaled(gradient, jnp.minimum(1.0, clip / (optax.tree.norm(gradient) + 1e-12)))
     direction: Any
     direction, optimiser = optax.scale_by_adam().update(gradient, state.optimiser)
-    parts = {name: _scaled(getattr(direction, name), -factor * rate) for name, rate in rates.items()}
+    parts = {name: _scaled(getattr(direction, name), -factor * rate) for name, rate in learning_rates.items()}
     change = dataclasses.replace(direction, **parts)
     new = TrainState(
         parameters=optax.apply_updates(state.parameters, change),
@@ -107,8 +137,8 @@ def adam_step(
     return new, TrainInfo(found)
 
 
-def cooling(step: Int[Array, ""], steps: int) -> Float[Array, ""]:
-    """From 1 to 0 along half a cosine: the last parameters are the ones used, so they should have come to rest."""
+def cosine_decay(step: Int[Array, ""], steps: int) -> Float[Array, ""]:
+    """A factor that decays from 1 to 0 along half a cosine, so that the last parameters have converged."""
     return 0.5 * (1 + jnp.cos(jnp.pi * jnp.minimum(step / steps, 1.0))).astype(jnp.float32)
 
 
@@ -117,13 +147,13 @@ def _scaled(tree: Any, factor: Scalar) -> Any:
 
 
 def init(algorithm: AbstractOffline, key: Key, data: Transitions, actions: Actions, demonstrators: int) -> TrainState:
-    """Before the first step."""
-    return fresh(algorithm.parameters(key, data.inputs, actions, demonstrators))
+    """The state before the first step."""
+    return initial_state(algorithm.parameters(key, data.inputs, actions, demonstrators))
 
 
 def update(algorithm: AbstractOffline, key: Key, state: TrainState, data: Transitions) -> tuple[TrainState, TrainInfo]:
-    """One step of Adam on a batch drawn from the data."""
-    return update_on(algorithm, state, data.sample(key, algorithm.batch))
+    """One step of Adam on a batch sampled from the data."""
+    return update_on(algorithm, state, data.sample(key, algorithm.batch_size))
 
 
 def update_on(algorithm: AbstractOffline, state: TrainState, batch: Row) -> tuple[TrainState, TrainInfo]:
@@ -132,8 +162,8 @@ def update_on(algorithm: AbstractOffline, state: TrainState, batch: Row) -> tupl
     batch = eqx.tree_at(
         lambda b: (b.obs, b.next_obs, b.initial), batch, [jnp.asarray(each, jnp.float32) for each in seen]
     )
-    factor = cooling(state.step, algorithm.steps) if algorithm.decay else 1.0
-    return adam_step(lambda parameters: algorithm.loss(parameters, batch), algorithm.rates(), factor, state)
+    factor = cosine_decay(state.step, algorithm.steps) if algorithm.anneal_lr else 1.0
+    return adam_step(lambda parameters: algorithm.loss(parameters, batch), algorithm.learning_rates(), factor, state)
 
 
 def train(
@@ -148,11 +178,11 @@ def train(
 def advance(
     algorithm: AbstractOffline, loop_key: Key, state: TrainState, data: Transitions, steps: int
 ) -> tuple[TrainState, TrainInfo]:
-    """So many steps more, `update` again and again; a run cut into parts is the same run.
+    """So many more steps of `update`; a run cut into parts is the same run.
 
-    What each step learns from is drawn ahead, all steps at once, in eight bytes a row: on a CPU, to draw is a sixth of
-    a step otherwise.
+    The rows of all batches are sampled ahead, in eight bytes a row: on a CPU, sampling takes a sixth of a step
+    otherwise.
     """
     numbers = state.step + jnp.arange(steps)
-    ahead = jax.vmap(lambda number: data.draw(jax.random.fold_in(loop_key, number), algorithm.batch))(numbers)
+    ahead = jax.vmap(lambda number: data.draw(jax.random.fold_in(loop_key, number), algorithm.batch_size))(numbers)
     return jax.lax.scan(lambda state, own: update_on(algorithm, state, data.rows(*own)), state, ahead)

@@ -17,9 +17,9 @@ from irleed._compute import each_run
 from irleed._typing import Array, Int, Key, Shaped
 from irleed.algorithms import agent as agents
 from irleed.algorithms.agent import AbstractAgent, AgentState
-from irleed.algorithms.base import Actions, TrainInfo
+from irleed.algorithms.base import TrainInfo
 from irleed.data.transitions import Transitions
-from irleed.envs.step import AbstractEnv, Transition
+from irleed.envs.step import AbstractEnv, Actions, Transition
 
 
 @runtime_checkable
@@ -52,7 +52,7 @@ def begin_on_device(
 ) -> tuple[AgentState, Any]:
     """Agent and environment before the first step."""
     init_key, reset_key, _ = jax.random.split(key, 3)
-    starts = jax.vmap(env.reset)(jax.random.split(reset_key, agent.copies))
+    starts = jax.vmap(env.reset)(jax.random.split(reset_key, agent.num_envs))
     start = jax.tree.map(lambda leaf: leaf[0], starts)
     _, example = env.step(reset_key, start, example_action(env.actions))
     return agents.init(agent, init_key, example, env.actions, data, demonstrators), starts
@@ -75,7 +75,7 @@ def advance_on_device(
         act_key, env_key, update_key = round_keys(loop_key, number)
         action = agents.act(agent, act_key, state, jax.vmap(env.observe)(places))
         state, info = agents.update(agent, update_key, state, data)
-        places, seen = jax.vmap(env.step)(jax.random.split(env_key, agent.copies), places, action)
+        places, seen = jax.vmap(env.step)(jax.random.split(env_key, agent.num_envs), places, action)
         return (agents.observe(state, seen), places), info
 
     return jax.lax.scan(one, carry, done + jnp.arange(rounds))

@@ -10,10 +10,11 @@ import numpy as np
 
 from irleed._compute import Groups, each_run
 from irleed._typing import Array, Float, Key, Shaped
-from irleed.algorithms.base import AbstractOffline, Actions, TrainState, advance, init
+from irleed.algorithms.base import AbstractOffline, TrainState, advance, init
 from irleed.algorithms.tabular.visitation import Statistics
 from irleed.data.transitions import Transitions
 from irleed.envs.mdp import FiniteMDP
+from irleed.envs.step import Actions
 from irleed.runs.checkpoint import Keeper
 
 # Called with the number of updates done and the most there can be; and by name what else is known, such as the loss.

@@ -17,12 +17,9 @@ from irleed._typing import Bool, Float, Int
 from irleed.data import Demonstrations, Reading
 from irleed.data.lazy import CHUNK
 from irleed.data.limits import EXPANSION
-from irleed.data.transitions import are_choices
 from irleed.errors import ConfigError, DataError, SpaceError, problem
-from irleed.policies.base import TabularPolicy
-from irleed.policies.ensemble import NetworkPolicy
-from irleed.policies.files import Policy, load_policy
-from irleed.policies.gaussian import GaussianEnsemble
+from irleed.policies.base import Policy
+from irleed.policies.files import load_policy
 from irleed.runs.directory import ANSWER, POLICY, fingerprint
 from irleed.runs.fields import read_json, refuse
 from irleed.runs.reader import check_files
@@ -119,7 +116,7 @@ def curate(data: Demonstrations, run: Run, share: float = 0.5, *, other_data: bo
     place = [run.names.index(name) for name in data.names]
     precision, bias = run.precision[place], run.bias[place]
     steps = np.asarray(data.length)
-    likely = np.add.reduceat(_log_probability(run.policy, data), data.start) / steps
+    likely = np.add.reduceat(_log_likelihood(run.policy, data), data.start) / steps
     with np.errstate(all="ignore"):  # numbers that are too large for this are refused below
         score = np.log(precision / (1 + bias**2))[data.owner] + likely
     if not np.isfinite(score).all():  # such episodes have no place in an order
@@ -135,39 +132,9 @@ def curate(data: Demonstrations, run: Run, share: float = 0.5, *, other_data: bo
     return Curation(data.names, np.asarray(data.owner), steps, precision, bias, likely, weight, keep)
 
 
-def _log_probability(policy: Policy, data: Demonstrations) -> Float[np.ndarray, " N"]:
-    """Of every action, under the shared policy."""
-    action = np.asarray(data.action)
-    remedy = "curate the data that were fitted"
-    if isinstance(policy, GaussianEnsemble):
-        size = policy.members.squashing.middle.shape[-1]
-        if action.reshape(len(action), -1).shape[-1] != size:
-            got = f"shape {action.shape[1:]}"
-            raise SpaceError(problem("actions", got=got, expected=f"{size} numbers, the policy's", remedy=remedy))
-        return _in_parts(policy, data)
-    if not are_choices(data):
-        got = f"shape {action.shape[1:]}, {action.dtype}"
-        raise SpaceError(problem("actions", got=got, expected="one whole number each", remedy=remedy))
-    if isinstance(policy, TabularPolicy):
-        table = np.log(np.maximum(np.asarray(policy.probabilities, float), 1e-12))
-        state = np.asarray(data.observation).astype(np.int64)
-        _within(state, len(table), "observations")
-        _within(action, table.shape[1], "actions")
-        return table[state, action.astype(np.int64)]
-    _within(action, policy.scores(data.obs[:1]).shape[-1], "actions")
-    return _in_parts(policy, data)
-
-
-def _in_parts(policy: NetworkPolicy | GaussianEnsemble, data: Demonstrations) -> Float[np.ndarray, " N"]:
-    """Of data that may be too large for memory."""
+def _log_likelihood(policy: Policy, data: Demonstrations) -> Float[np.ndarray, " N"]:
+    """Of every action under the shared policy, in parts, as data may be too large for memory."""
     row, action = np.asarray(data.row), np.asarray(data.action)
     step = max(1, CHUNK // (4 * math.prod(data.obs.shape[1:])))
     parts = [slice(n, n + step) for n in range(0, len(row), step)]
     return np.concatenate([policy.log_likelihood(data.obs[row[part]], action[part]) for part in parts])
-
-
-def _within(values: np.ndarray, count: int, what: str) -> None:
-    bad = values[(values < 0) | (values >= count)]
-    if bad.size:
-        expected, remedy = f"0 to {count - 1}, the policy's", "curate the data that were fitted"
-        raise SpaceError(problem(what, got=bad.flat[0], expected=expected, remedy=remedy))

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.special import log_softmax
 
 from irleed._io.files import write_json
 from irleed._typing import Float, Int, Shaped
 from irleed.data import Demonstrations, summarise
-from irleed.policies.ensemble import NetworkPolicy
+from irleed.policies.base import Policy
+from irleed.policies.ensemble import EnsemblePolicy
 from irleed.report.markup import data_uri
 from irleed.rollout.evaluation import Earned
 
@@ -28,18 +28,18 @@ LONGEST_SIDE = 96  # pixels of a frame
 MOST_NUMBERS = 8  # of an observation that is listed as such
 
 
-def write(folder: Path, data: Demonstrations, policy: object) -> None:
-    """Into a run directory: what the data are, as data.json, and, for a policy of networks, departures.json."""
+def write(folder: Path, data: Demonstrations, policy: Policy) -> None:
+    """Write data.json, facts about the data, and for networks of discrete actions departures.json."""
     returns = data.returns()
     earned = [] if returns is None else [Earned.of(name, returns[data.owner == i]) for i, name in enumerate(data.names)]
     rows = [{key: None if value != value else value for key, value in vars(row).items()} for row in earned]
     head = {"format": "irleed-data", "version": VERSION}
     write_json(folder / "data.json", {**head, "facts": summarise(data), "returns": rows})
-    if isinstance(policy, NetworkPolicy):
+    if isinstance(policy, EnsemblePolicy) and isinstance(policy.actions, int):
         write_json(folder / "departures.json", departures(data, policy))
 
 
-def departures(data: Demonstrations, policy: NetworkPolicy, seed: int = 0) -> dict[str, Any]:
+def departures(data: Demonstrations, policy: EnsemblePolicy, seed: int = 0) -> dict[str, Any]:
     """A projection of what was seen and, for those who depart most, the situations where they do; for JSON."""
     looked_at = _even(np.asarray(data.demonstrator), MOST_LOOKED_AT, seed)
     owner = np.asarray(data.demonstrator)[looked_at]
@@ -105,12 +105,12 @@ def _even(owner: Int[np.ndarray, " N"], most: int, seed: int) -> Int[np.ndarray,
 
 
 def _log_probabilities(
-    policy: NetworkPolicy, data: Demonstrations, chosen: Int[np.ndarray, " M"]
+    policy: EnsemblePolicy, data: Demonstrations, chosen: Int[np.ndarray, " M"]
 ) -> Float[np.ndarray, "M A"]:
     """In batches, as images may be many."""
     rows = np.asarray(data.row)[chosen]
-    batches = [policy.scores(np.asarray(data.obs[rows[n : n + BATCH]])) for n in range(0, len(rows), BATCH)]
-    return log_softmax(np.concatenate(batches).astype(float), axis=-1)
+    parts = [rows[n : n + BATCH] for n in range(0, len(rows), BATCH)]
+    return np.concatenate([policy.log_probabilities(np.asarray(data.obs[part])) for part in parts])
 
 
 def _tops(

@@ -21,8 +21,7 @@ from PIL import Image
 from irleed._io.files import beside, write_json
 from irleed.envs.engines import gymnasium_lanes, one_line
 from irleed.envs.host import MODES, HostEnv
-from irleed.policies.base import TabularPolicy
-from irleed.policies.files import Policy
+from irleed.policies.base import Policy
 
 VERSION = 1
 LONGEST = 10_000  # steps of an episode that does not end
@@ -78,7 +77,7 @@ def _rewards(env: HostEnv, policy: Policy) -> Iterator[float]:
     """What each step of an episode gives, in the first lane, as it is taken."""
     for _ in range(LONGEST):
         # A finite MDP's states are their numbers; lanes show them as a one in so many places.
-        seen = env.obs.argmax(-1) if isinstance(policy, TabularPolicy) else env.obs
+        seen = env.obs if policy.observation_shape else env.obs.argmax(-1)
         now = env.step(np.asarray(policy.predict(seen, deterministic=True)[0]))
         yield float(now.reward[0])
         if now.terminated[0] or now.truncated[0]:

@@ -8,7 +8,7 @@ import json
 from dataclasses import asdict, dataclass
 from importlib.resources import as_file, files
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from rich.box import SIMPLE_HEAD
@@ -18,11 +18,12 @@ from rich.text import Text
 
 from irleed._io.files import writing
 from irleed._io.text import cell, say, shell
-from irleed.cli.methods import OFFLINE, everyone, highest, learner, trained
+from irleed.cli.methods import OFFLINE, everyone, highest, trained
 from irleed.cli.run import Keeping
 from irleed.data import Demonstrations, Reading, load, save
 from irleed.envs.cartpole import CartPole
 from irleed.experiments import demo
+from irleed.fit.defaults import Ends, Method, network_algorithm
 from irleed.fit.networks import MEMBERS, NetworkFit
 from irleed.fit.result import write
 from irleed.model.expertise import Expertise, with_interval
@@ -34,7 +35,7 @@ from irleed.runs.directory import occupied, prepare
 STEPS = 4_000  # a fifth of the usual, chosen for the time it takes alone
 BUNDLED, DATA = "cartpole", "demonstrations.npz"
 METHODS = {method: compare.METHODS[method] for method in OFFLINE}
-ENDS = {"irleed": "failure", "iq": "failure"}  # who is told what an early end means; the others would not use it
+ENDS: dict[str, Ends] = {"irleed": "failure", "iq": "failure"}  # the others have no such setting
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,7 @@ def bundled() -> tuple[Demonstrations, dict[str, Any]]:
 def fitted(folder: Path, method: str, data: Demonstrations, seed: int, members: int, steps: int) -> NetworkFit:
     """One method's run, kept as `irleed fit` keeps it; what the folder has of it already is gone on with."""
     aside, folder, title = Console(stderr=True), folder / method, METHODS[method]
-    algorithm = learner(method, data, survival=method in ENDS, steps=steps)
+    algorithm = network_algorithm(cast(Method, method), ends=ENDS.get(method, "neutral"), steps=steps)
     settings = {"members": members, "seed": seed, "env": None, "keeping": Keeping(resume=True)}
     typed = {"algorithm": method, "ends": ENDS.get(method, "neutral"), "seeds": members, "steps": steps, "seed": seed}
     said = {name: str(value) for name, value in {"data": folder.parent / DATA, **typed}.items()}

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from packaging.requirements import Requirement
 from rich.console import Console
@@ -22,8 +21,8 @@ from rich.text import Text
 
 from irleed._compute import in_double_precision
 from irleed._io.text import escaped
-from irleed.algorithms.base import fresh, update_on
-from irleed.algorithms.iq.soft_q import SoftQ
+from irleed.algorithms.base import initial_state, update_on
+from irleed.algorithms.iq import OfflineIrleed
 from irleed.algorithms.tabular.irleed import negative_log_likelihood
 from irleed.algorithms.tabular.planning import Soft
 from irleed.data import Demonstrations, Episode
@@ -93,7 +92,8 @@ def likelihood() -> str | None:
 
 def training() -> str | None:
     """Whether IRLEED, trained for a while, tells who is consistent and chooses as they do; else what came out."""
-    data, learner = _choices(), SoftQ(hidden=(), steps=300, rate=0.05, precision_rate=0.05)
+    data = _choices()
+    learner = OfflineIrleed(hidden=(), steps=300, learning_rate=0.05, precision_learning_rate=0.05)
     rows = Transitions.from_demonstrations(data)
     batch = Row(**{name: getattr(rows, name) for name in COLUMNS}, initial=rows.obs)
     inputs = Inputs(np.zeros(2, np.float32), np.ones(2, np.float32))
@@ -101,8 +101,9 @@ def training() -> str | None:
     start = jax.tree.map(lambda leaf: np.ones(leaf.shape, leaf.dtype), shapes)  # a linear network may start anywhere
 
     def trained(start, batch):
-        state, _ = jax.lax.scan(lambda state, _: update_on(learner, state, batch), fresh(start), None, learner.steps)
-        chosen = jnp.argmax(jax.vmap(learner.policy(state.parameters).logits)(batch.obs), -1)
+        begin = initial_state(start)
+        state, _ = jax.lax.scan(lambda state, _: update_on(learner, state, batch), begin, None, learner.steps)
+        chosen = learner.policy(state.parameters).batch(batch.obs).mode()
         return learner.log_precision(state.parameters, rows), chosen
 
     precision, chosen = map(np.asarray, jax.jit(trained, compiler_options=QUICKLY)(start, batch))
@@ -124,7 +125,8 @@ def tabular_fit() -> str | None:
 
 def network_fit() -> str | None:
     """The same with networks, of choices by the sign of a number; else what came out."""
-    learner = SoftQ(hidden=(8,), steps=200, activation="relu", rate=0.02, precision_rate=0.02, learn_bias=False)
+    rates: dict[str, Any] = {"learning_rate": 0.02, "precision_learning_rate": 0.02, "bias_learning_rate": None}
+    learner = OfflineIrleed(hidden=(8,), steps=200, activation="relu", **rates)
     found = fit_networks(_choices(), learner, members=1)
     seen = np.random.default_rng(1).normal(size=(200, 2)).astype(np.float32)
     share = float(np.mean(found.policy.predict(seen, deterministic=True)[0] == (seen[:, 0] > 0)))

@@ -16,10 +16,8 @@ from irleed._io.files import writing
 from irleed._io.lock import LOCK, locked
 from irleed._io.text import name, say
 from irleed._typing import Key
-from irleed.algorithms.experts.sac import SacExpert
-from irleed.algorithms.experts.soft_q import SoftCritic
-from irleed.algorithms.iq.sac import Sac
-from irleed.algorithms.iq.soft_q import SoftQ
+from irleed.algorithms.experts import SacExpert, SoftQExpert
+from irleed.algorithms.iq import OfflineIrleed, SacIrleed
 from irleed.algorithms.training import Progress
 from irleed.errors import ConfigError, problem
 from irleed.model.networks import Mlp
@@ -29,10 +27,10 @@ from irleed.runs.directory import prepare
 from irleed.simulation import policies
 from irleed.simulation.critics import check_choices, check_fit, load_critic
 from irleed.simulation.experts import Experts, Stages, by_actor_critic, by_imitation, by_reward, shown_by
-from irleed.simulation.policies import load_policy
+from irleed.simulation.policies import teacher
 
 REMEDY = "choose another --out, or make room there"
-WARM = 5_000  # steps that only fill the memory
+LEARNING_STARTS = 5_000  # steps that only fill the replay buffer
 IMITATION_PENALTY = 0.005  # the published one, 0.5, in units of the published temperature, 0.01
 
 
@@ -87,7 +85,7 @@ class ExpertCommand:
         """Check the settings, and train with the file locked."""
         least = {
             "seeds": 1,
-            "steps": WARM + 1,
+            "steps": LEARNING_STARTS + 1,
             "copies": 1,
             "batch": 1,
             "episodes": 1,
@@ -142,26 +140,29 @@ class ExpertCommand:
         if self.imitate is not None:
             settings = {**self._settings("discount"), "penalty": IMITATION_PENALTY, "activation": "elu"}
             shown = self._read(arena, self.imitate)
-            return by_imitation(arena, key, shown, self.demonstrations, SoftQ.iq(**settings), self.seeds, told)
+            return by_imitation(arena, key, shown, self.demonstrations, OfflineIrleed.iq(**settings), self.seeds, told)
         start = None if self.start is None else self._read(arena, str(self.start))
-        settings = {**self._settings("discount", "temperature", "random", "copies"), "updates": self.copies}
-        agent = SoftCritic(**settings, capacity=min(self.steps, 200_000), warm=WARM, start=start)
+        settings = {**self._settings("discount", "temperature"), "exploration": self.random}
+        settings |= {"num_envs": self.copies, "gradient_steps": self.copies, "learning_starts": LEARNING_STARTS}
+        agent = SoftQExpert(**settings, buffer_size=min(self.steps, 200_000), start=start)
         return by_reward(arena, jax.random.split(key, self.seeds), agent, told)
 
     def _policies(self, arena: HostArena, key: Key, told: Progress) -> Experts:
         if self.imitate is None:
-            data, agent = None, SacExpert(**self._settings("discount", "narrow"), capacity=self.steps, warm=WARM)
+            own = {"target_entropy": -self.narrow, "buffer_size": self.steps, "learning_starts": LEARNING_STARTS}
+            data, agent = None, SacExpert(**self._settings("discount"), **own)
         else:
-            policy = load_policy(self.imitate)
+            policy = teacher(self.imitate)
             policies.check_fit(policy, self.imitate, arena.observation_shape, arena.actions, self.env)
             data = shown_by(arena, jax.random.fold_in(key, self.seeds), policy, self.demonstrations, self.seeds)
-            agent = Sac.iq(**self._settings("discount"), capacity=self.steps)
+            agent = SacIrleed.iq(**self._settings("discount"), buffer_size=self.steps)
         stages = Stages(self.out.with_name(f"{self.out.stem}_stages"), arena, self.seed) if self.stages else None
         keys = jax.random.split(key, self.seeds)
         return by_actor_critic(arena, keys, agent, told, stages, self.stages, data)
 
     def _settings(self, *more: str) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in ("hidden", "steps", "batch", "rate", *more)}
+        own = {name: getattr(self, name) for name in ("hidden", "steps", *more)}
+        return {**own, "batch_size": self.batch, "learning_rate": self.rate}
 
     def _read(self, arena: AbstractArena, name: str) -> Mlp:
         critic = load_critic(name)

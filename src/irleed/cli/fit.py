@@ -6,7 +6,7 @@ import json
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
 import tyro
 from rich.console import Console
@@ -18,7 +18,7 @@ from irleed.algorithms.tabular.paper_protocol import Planned, Published, SoftQLe
 from irleed.algorithms.tabular.planning import Averaged, Soft
 from irleed.algorithms.tabular.visitation import tabulate
 from irleed.analysis import recordings as film
-from irleed.cli.methods import OFFLINE, ONLINE, earned_table, learner, show_beside, trained
+from irleed.cli.methods import OFFLINE, ONLINE, earned_table, show_beside, trained
 from irleed.cli.parsing import refuse_ignored
 from irleed.cli.run import Keeping
 from irleed.data import Demonstrations, Reading, load
@@ -28,10 +28,11 @@ from irleed.envs.mdp import FiniteMDP
 from irleed.envs.mdp_files import load_mdp
 from irleed.envs.toy_text import from_gymnasium
 from irleed.errors import ConfigError, DivergedError, problem
+from irleed.fit.defaults import Method, network_algorithm, tabular_algorithm
 from irleed.fit.door import of_states
 from irleed.fit.networks import MEMBERS, NetworkFit
 from irleed.fit.result import write
-from irleed.fit.tabular import Fit, fit, suitable
+from irleed.fit.tabular import Fit, fit
 from irleed.fit.validation import clipped
 from irleed.report.compare import METHODS
 from irleed.rollout import HostArena
@@ -197,14 +198,14 @@ class FitCommand:
             refuse_ignored((self,), ("ends",), f"with {self.algorithm}")
         if not are_choices(data) and not self._plays:
             refuse_ignored((self,), ("ends",), "with continuous actions and no --env")
-        kind = {"online": self._plays, "survival": self.ends == "failure", "steps": self.steps}
         with contextlib.ExitStack() as stack:
             arena = None
             if self.source.env is not None:
                 arena = stack.enter_context(contextlib.closing(HostArena(self.source.env)))
                 if self.clip and not isinstance(arena.actions, int):
                     data = clipped(data, arena.actions)
-            algorithm = learner(self.algorithm, data, **kind)
+            kind = {"continuous": not are_choices(data), "online": self._plays, "ends": self.ends}
+            algorithm = network_algorithm(cast(Method, self.algorithm), **kind, steps=self.steps)
             settings = {"members": self.seeds, "seed": self.seed, "env": self.source.env if self._plays else None}
             settings |= {"keeping": self.keeping, "title": title, "aside": aside, "held": held}
             return trained(self.out, algorithm, data, arena, **settings)
@@ -217,7 +218,7 @@ class FitCommand:
     def _planned(self, mdp: FiniteMDP, horizon: int) -> Irleed | Published:
         planner, maxent = PLANNERS[self.planner], self.algorithm == "maxent"
         if self.estimator == "map":
-            return suitable(mdp, planner, maxent=maxent, anonymous=self.reading.demonstrator == "episode")
+            return tabular_algorithm(mdp, planner, maxent=maxent, anonymous=self.reading.demonstrator == "episode")
         online = self.estimator == "online"
         inference = SoftQLearning() if online else Planned(planner, endless=self.endless)
         return Published(inference=inference, horizon=horizon, outer_rounds=1 if maxent else 2)

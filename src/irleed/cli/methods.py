@@ -11,18 +11,12 @@ from rich.console import Console
 from rich.table import Table
 
 from irleed._io.text import cell, name, say
-from irleed.algorithms.baselines.bc import BehaviourCloning
-from irleed.algorithms.baselines.ileed import Ileed
-from irleed.algorithms.baselines.ileed_gaussian import GaussianIleed
-from irleed.algorithms.baselines.sqil import Sqil
-from irleed.algorithms.iq.gaussian_q import GaussianQ
 from irleed.cli.run import Keeping
 from irleed.data import Demonstrations
-from irleed.data.transitions import are_choices
-from irleed.fit.defaults import suitable
+from irleed.fit.defaults import Algorithm
 from irleed.fit.networks import NetworkFit, fit_networks
 from irleed.fit.result import AbstractFit
-from irleed.fit.validation import Algorithm, check
+from irleed.fit.validation import check
 from irleed.model.expertise import with_interval
 from irleed.report.compare import METHODS
 from irleed.rollout import AbstractArena
@@ -32,24 +26,6 @@ from irleed.runs.directory import fingerprint, open_run, plain
 
 LIKELIHOOD = "Log likelihood: of what demonstrators did, on the data that all learnt from; how well they are described."
 OFFLINE, ONLINE = ("irleed", "iq", "ileed", "bc"), ("irleed", "iq", "sqil")
-
-
-def learner(
-    method: str,
-    data: Demonstrations,
-    *,
-    online: bool = False,
-    survival: bool = False,
-    steps: int | None = None,
-) -> Algorithm:
-    """The algorithm of a method's name that suits the data; see `irleed.fit.defaults`."""
-    continuous = not are_choices(data)
-    kind = {"online": online, "survival": survival, "continuous": continuous}
-    shared = suitable(data.demonstrators, iq=method == "iq", **kind)
-    choices = {"ileed": Ileed(), "bc": BehaviourCloning(), "sqil": Sqil()}
-    numbers = {"ileed": GaussianIleed(), "bc": GaussianQ.cloning(), "sqil": Sqil()}
-    found = (numbers if continuous else choices).get(method, shared)
-    return found if steps is None else replace(found, steps=steps)
 
 
 def trained(

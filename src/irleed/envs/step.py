@@ -46,6 +46,9 @@ class Bounds(eqx.Module):
         return len(self._low)
 
 
+Actions = int | Bounds  # the number of discrete actions, or the bounds of vectors
+
+
 class Transition(eqx.Module):
     """What happened in one step; with leading axes, in many.
 

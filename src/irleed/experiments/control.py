@@ -47,7 +47,8 @@ class ControlConfig:
     """Precision and accuracy, low or high."""
     methods: tuple[MethodName, ...] = get_args(MethodName)[:-2]
     """What to compare; bc_best is an oracle, which clones the best third of the episodes by their true returns.
-    Those with survival take an early end for a failure; irleed_paper and iq_paper have the published settings."""
+    Early termination counts as failure for those with failure in their name; irleed_paper and iq_paper have the
+    published settings."""
     steps: int = 20_000
     """Updates of each offline method."""
     members: int = 1
@@ -131,9 +132,9 @@ def check(config: ControlConfig) -> None:
         if value is not None and value < 1:
             flag, remedy = name.replace("_", "-"), "choose a larger number"
             raise ConfigError(problem(f"--{flag}", got=value, expected="1 or more", remedy=remedy))
-    late = max(method.warm for method in METHODS.values() if isinstance(method, AbstractAgent))
+    late = max(method.learning_starts for method in METHODS.values() if isinstance(method, AbstractAgent))
     if config.online_steps <= late:
-        expected = f"more than {late}: the first ones only fill the memory"
+        expected = f"more than {late}: the first ones only fill the replay buffer"
         raise ConfigError(problem("--online-steps", got=config.online_steps, expected=expected, remedy="choose more"))
     for name in ("tasks", "settings", "methods"):
         if not getattr(config, name):

@@ -1,7 +1,6 @@
 """The methods compared on CartPole and LunarLander, and how each learns from all data sets at once."""
 
-import dataclasses
-from typing import Any, Literal
+from typing import Literal
 
 import equinox as eqx
 import jax
@@ -10,39 +9,35 @@ import numpy as np
 from irleed._typing import Array, Float, Int, Key
 from irleed.algorithms.agent import AbstractAgent
 from irleed.algorithms.base import AbstractOffline
-from irleed.algorithms.baselines.bc import BehaviourCloning
-from irleed.algorithms.baselines.ileed import Ileed
-from irleed.algorithms.baselines.sqil import Sqil
-from irleed.algorithms.iq.online import OnlineSoftQ
-from irleed.algorithms.iq.soft_q import SoftQ
+from irleed.algorithms.baselines import BehaviourCloning, Ileed, Sqil
+from irleed.algorithms.iq import IQ_LEARN, OfflineIrleed, OnlineIrleed
 from irleed.algorithms.training import train_all
 from irleed.data.transitions import Transitions
 from irleed.experiments.control_data import DEMONSTRATORS
-from irleed.policies.ensemble import NetworkPolicy
+from irleed.policies.actor import EnsembleActor
 from irleed.rollout import AbstractArena, drawn, likeliest
 from irleed.runs.checkpoint import Keeper
 
 MethodName = Literal[
-    "irleed", "iq", "irleed_survival", "iq_survival", "ileed", "bc", "bc_best",
-    "irleed_online", "iq_online", "irleed_survival_online", "iq_survival_online", "sqil",
+    "irleed", "iq", "irleed_failure", "iq_failure", "ileed", "bc", "bc_best",
+    "irleed_online", "iq_online", "irleed_failure_online", "iq_failure_online", "sqil",
     "irleed_paper", "iq_paper",
 ]  # fmt: skip
-EQUALS: dict[str, Any] = {"learn_precision": False, "learn_bias": False}  # what makes IQ-Learn of IRLEED
 METHODS: dict[str, AbstractOffline | AbstractAgent] = {
-    "irleed": SoftQ(),
-    "iq": SoftQ(**EQUALS),
-    "irleed_survival": SoftQ.survival(),
-    "iq_survival": SoftQ.survival(**EQUALS),
+    "irleed": OfflineIrleed(),
+    "iq": OfflineIrleed.iq(),
+    "irleed_failure": OfflineIrleed.failure(),
+    "iq_failure": OfflineIrleed.failure(**IQ_LEARN),
     "ileed": Ileed(),
     "bc": BehaviourCloning(),
     "bc_best": BehaviourCloning(),
-    "irleed_online": OnlineSoftQ(),
-    "iq_online": OnlineSoftQ(learner=dataclasses.replace(OnlineSoftQ().learner, **EQUALS)),
-    "irleed_survival_online": OnlineSoftQ.survival(),
-    "iq_survival_online": OnlineSoftQ.survival(**EQUALS),
+    "irleed_online": OnlineIrleed(),
+    "iq_online": OnlineIrleed.iq(),
+    "irleed_failure_online": OnlineIrleed.failure(),
+    "iq_failure_online": OnlineIrleed.failure(**IQ_LEARN),
     "sqil": Sqil(),
-    "irleed_paper": SoftQ.paper(),
-    "iq_paper": SoftQ.paper(**EQUALS),
+    "irleed_paper": OfflineIrleed.paper(),
+    "iq_paper": OfflineIrleed.paper(**IQ_LEARN),
 }
 ORACLES = ("bc_best",)  # learn from the best third of the episodes by their true returns, which nobody else sees
 
@@ -82,7 +77,7 @@ def learn(
         return leaf.reshape(-1, members, *leaf.shape[1:])
 
     policies = jax.tree.map(together, jax.vmap(method.policy)(state.parameters))
-    policies = jax.vmap(lambda own: NetworkPolicy(own).actor)(policies)
+    policies = EnsembleActor(policies)
     log_precision = np.asarray(jax.vmap(method.log_precision)(state.parameters, data))
     return Lanes(
         greedy=arena.returns(greedy_key, policies, likeliest, episodes).mean(1),

@@ -24,15 +24,15 @@ RESAMPLES = 10_000
 NAMES = {
     "irleed": "IRLEED",
     "iq": "IQ-Learn",
-    "irleed_survival": "IRLEED, survival",
-    "iq_survival": "IQ-Learn, survival",
+    "irleed_failure": "IRLEED, failure",
+    "iq_failure": "IQ-Learn, failure",
     "ileed": "ILEED",
     "bc": "cloning",
     "bc_best": "cloning of the best third",
     "irleed_online": "IRLEED online",
     "iq_online": "IQ-Learn online",
-    "irleed_survival_online": "IRLEED online, survival",
-    "iq_survival_online": "IQ-Learn online, survival",
+    "irleed_failure_online": "IRLEED online, failure",
+    "iq_failure_online": "IQ-Learn online, failure",
     "sqil": "SQIL online",
     "irleed_paper": "IRLEED as published",
     "iq_paper": "IQ-Learn as published",
@@ -188,7 +188,7 @@ def diverged(outcomes: list[Outcome]) -> list[str]:
 def _published() -> dict[str, dict[str, dict[str, float]]]:
     columns = {"best": "best_return", "mean": "mean", "irleed": "irleed_offline", "iq": "iq_offline"}
     columns |= {"ileed": "ileed_offline", "irleed_online": "irleed_online", "iq_online": "iq_online"}
-    columns |= {name: columns[name.replace("_survival", "")] for name in NAMES if "_survival" in name}
+    columns |= {name: columns[name.replace("_failure", "")] for name in NAMES if "_failure" in name}
     found: dict[str, dict[str, dict[str, float]]] = {}
     for row in paper.published("table1_control"):
         values = {ours: float(row[theirs]) for ours, theirs in columns.items()}

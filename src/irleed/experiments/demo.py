@@ -16,7 +16,7 @@ from irleed.data import save
 from irleed.envs.gridworld import Gridworld, paper_gridworld
 from irleed.envs.mdp_files import save_mdp
 from irleed.fit.tabular import fit
-from irleed.policies.base import TabularPolicy
+from irleed.policies.tabular import TabularPolicy
 from irleed.report import figures
 from irleed.report import figures as style
 from irleed.runs import progress

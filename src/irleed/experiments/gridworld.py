@@ -31,7 +31,7 @@ from irleed.errors import ConfigError, problem
 from irleed.fit.tabular import SHARPNESS
 from irleed.model.demonstrators import gauge
 from irleed.model.expertise import INTERVAL
-from irleed.policies.base import boltzmann_probabilities
+from irleed.policies.tabular import boltzmann_probabilities
 from irleed.simulation.mdp import sample_demonstrators, simulate_rollouts
 
 MAX_PRECISION = (0.4, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5.0)

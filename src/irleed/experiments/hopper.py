@@ -19,9 +19,8 @@ import numpy as np
 from irleed._typing import Array, Float, Int, Key
 from irleed.algorithms.agent import AbstractAgent
 from irleed.algorithms.base import AbstractOffline
-from irleed.algorithms.baselines.ileed_gaussian import GaussianIleed
-from irleed.algorithms.iq.gaussian_q import GaussianQ
-from irleed.algorithms.iq.sac import Sac
+from irleed.algorithms.baselines import BehaviourCloning, Ileed
+from irleed.algorithms.iq import IQ_LEARN, OfflineIrleed, SacIrleed
 from irleed.algorithms.training import train_all
 from irleed.data.demonstrations import Demonstrations
 from irleed.data.transitions import Transitions
@@ -33,22 +32,21 @@ from irleed.runs.checkpoint import Keeper
 from irleed.runs.directory import keep, kept, plain
 
 Compared = Literal["irleed_online", "iq_online", "irleed", "iq", "ileed", "bc"]
-MethodName = Literal[Compared, "irleed_survival_online", "iq_survival_online", "irleed_paper", "iq_paper"]
-HELD: dict[str, Any] = {"learn_precision": False, "learn_bias": False}
-METHODS: dict[str, Sac | GaussianQ | GaussianIleed] = {
-    "irleed_online": Sac(),
-    "iq_online": Sac.iq(),
-    "irleed": GaussianQ(),
-    "iq": GaussianQ.iq(),
-    "ileed": GaussianIleed(),
-    "bc": GaussianQ.cloning(),
-    "irleed_survival_online": Sac(ends="failure"),
-    "iq_survival_online": Sac.iq(ends="failure"),
-    "irleed_paper": Sac.paper(),
-    "iq_paper": Sac.paper(**HELD),
+MethodName = Literal[Compared, "irleed_failure_online", "iq_failure_online", "irleed_paper", "iq_paper"]
+METHODS: dict[str, AbstractOffline | AbstractAgent] = {
+    "irleed_online": SacIrleed(),
+    "iq_online": SacIrleed.iq(),
+    "irleed": OfflineIrleed.continuous(),
+    "iq": OfflineIrleed.continuous(**IQ_LEARN),
+    "ileed": Ileed.continuous(),
+    "bc": BehaviourCloning.continuous(),
+    "irleed_failure_online": SacIrleed(ends="failure"),
+    "iq_failure_online": SacIrleed.iq(ends="failure"),
+    "irleed_paper": SacIrleed.paper(),
+    "iq_paper": SacIrleed.paper(**IQ_LEARN),
 }
 LAST = 20  # evaluations that a figure is the mean of
-QUICK: dict[str, Any] = {"hidden": (32, 32), "batch": 32}
+QUICK: dict[str, Any] = {"hidden": (32, 32), "batch_size": 32}
 
 
 @dataclass(frozen=True)
@@ -64,8 +62,8 @@ class HopperConfig:
     teachers: Teachers = "iq"
     """Stages of IQ-Learn from an expert's steps, as the paper's; or of soft actor-critic on the true reward."""
     methods: tuple[MethodName, ...] = get_args(Compared)
-    """What to compare. Those with survival in their name are told that a fall is a failure; irleed_paper and iq_paper
-    have the published settings, and are online too."""
+    """What to compare. Early termination counts as failure for those with failure in their name; irleed_paper and
+    iq_paper have the published settings, and are online too."""
     pairs: int = 1_000
     """Steps of each policy that are learnt from."""
     steps: int = 500_000
@@ -100,13 +98,13 @@ class HopperConfig:
         """Steps between evaluations, as they will be."""
         return 500 if self.quick else self.every
 
-    def method(self, name: str) -> Sac | GaussianQ | GaussianIleed:
+    def method(self, name: str) -> AbstractOffline | AbstractAgent:
         """A method with the number of updates asked for."""
         found = METHODS[name]
         steps = 2_000 if self.quick else self.steps if isinstance(found, AbstractAgent) else self.offline_steps
         changes: dict[str, Any] = {"steps": steps, **(QUICK if self.quick else {})}
         if isinstance(found, AbstractAgent):
-            changes |= {"capacity": min(steps, found.capacity)}
+            changes |= {"buffer_size": min(steps, found.buffer_size)}
         return dataclasses.replace(found, **changes)
 
     def fingerprint(self, name: str) -> dict[str, object]:
@@ -141,8 +139,8 @@ def check(config: HopperConfig) -> None:
     if config.checkpoint_every is not None and not config.checkpoint_every >= 0:
         got, remedy = config.checkpoint_every, "choose a larger number"
         raise ConfigError(problem("--checkpoint-every", got=got, expected="0 seconds or more", remedy=remedy))
-    if config.steps <= Sac().warm:
-        expected = f"more than {Sac().warm}: the first ones only fill the memory"
+    if config.steps <= SacIrleed().learning_starts:
+        expected = f"more than {SacIrleed().learning_starts}: the first ones only fill the replay buffer"
         raise ConfigError(problem("--steps", got=config.steps, expected=expected, remedy="choose more"))
     for name in ("sources", "methods"):
         if not getattr(config, name):
@@ -212,7 +210,7 @@ def _online(
     config: HopperConfig,
     key: Key,
     arena: HostArena,
-    method: Sac,
+    method: AbstractAgent,
     data: Transitions,
     progress: Callable[..., None],
     keeper: Keeper,

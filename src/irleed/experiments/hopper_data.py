@@ -11,9 +11,9 @@ from irleed.data import load, save
 from irleed.data.demonstrations import Demonstrations, Episode
 from irleed.data.transitions import Transitions, stack
 from irleed.envs.host import make_host
-from irleed.policies.gaussian import GaussianEnsemble
+from irleed.policies.ensemble import EnsemblePolicy
 from irleed.rollout import drawn
-from irleed.simulation.policies import load_policy
+from irleed.simulation.policies import teacher
 
 ENV_ID = "Hopper-v5"
 POLICIES = ("A", "B", "C")  # an expert, one half trained, one hardly trained
@@ -38,9 +38,9 @@ def demonstrate(key: Key, pairs: int, workers: int = 0, teachers: Teachers = "iq
     return Demonstrations.from_episodes(episodes)
 
 
-def policy_of(teachers: Teachers, name: str) -> GaussianEnsemble:
+def policy_of(teachers: Teachers, name: str) -> EnsemblePolicy:
     """One of the three."""
-    return load_policy(f"hopper_{'iq_' if teachers == 'iq' else ''}{name.lower()}")
+    return teacher(f"hopper_{'iq_' if teachers == 'iq' else ''}{name.lower()}")
 
 
 def kept_demonstrations(
@@ -53,7 +53,7 @@ def kept_demonstrations(
     return load(path)
 
 
-def _episodes(env, key: Key, policy: GaussianEnsemble, name: str, pairs: int) -> list[Episode]:
+def _episodes(env, key: Key, policy: EnsemblePolicy, name: str, pairs: int) -> list[Episode]:
     act = jax.jit(lambda own, obs: drawn(policy.actor, own, obs[0])[None])
     steps = [env.step(np.asarray(act(jax.random.fold_in(key, number), env.obs))) for number in range(pairs)]
     over = [bool(step.terminated[0] | step.truncated[0]) for step in steps]

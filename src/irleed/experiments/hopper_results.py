@@ -25,14 +25,14 @@ NAMES = {
     "iq": "IQ-Learn offline",
     "ileed": "ILEED offline",
     "bc": "cloning",
-    "irleed_survival_online": "IRLEED online, survival",
-    "iq_survival_online": "IQ-Learn online, survival",
+    "irleed_failure_online": "IRLEED online, failure",
+    "iq_failure_online": "IQ-Learn online, failure",
     "irleed_paper": "IRLEED as published",
     "iq_paper": "IQ-Learn as published",
 }
 RIVALS = (
     ("irleed_online", "iq_online"),
-    ("irleed_survival_online", "iq_survival_online"),
+    ("irleed_failure_online", "iq_failure_online"),
     ("irleed", "iq"),
     ("irleed", "bc"),
     ("irleed", "ileed"),

@@ -12,10 +12,11 @@ from irleed.data.formats.base import library
 from irleed.errors import ConfigError, problem
 from irleed.export.card import card
 from irleed.export.graph import OBSERVATION, OPSET, write_graph
-from irleed.model.actions import LOG_SPREADS
-from irleed.policies.base import TabularPolicy
-from irleed.policies.ensemble import NetworkPolicy, perceptron
-from irleed.policies.files import Policy, load_policy
+from irleed.model.actions import LOG_STDS
+from irleed.policies.base import Policy
+from irleed.policies.ensemble import EnsemblePolicy
+from irleed.policies.files import load_policy
+from irleed.policies.tabular import TabularPolicy
 from irleed.runs.directory import POLICY
 from irleed.runs.kinds import FitRun
 from irleed.runs.reader import read_run
@@ -34,7 +35,7 @@ CHOICE = (
     "score[k] = log_softmax(sharpness[k] * x)",
     "log probabilities of the actions = log_softmax(mean of score[k] over the members)",
 )
-LOW, HIGH = LOG_SPREADS
+LOW, HIGH = LOG_STDS
 QUANTITY = (
     "y = mean of x over the members; its first half is mean, its second half raw",
     f"log_spread = {LOW} + {0.5 * (HIGH - LOW)} * (tanh(raw) + 1)",
@@ -90,17 +91,15 @@ def description(policy: Policy) -> dict[str, Any]:
             "action": {"kind": "choice", "count": actions},
             "computation": ["probabilities[observation, action] is the probability of the action"],
         }
-    network = perceptron(policy.members.network)
-    outputs, last = int(network.offsets[-1].shape[-1]), len(network.weights) - 1
-    if isinstance(policy, NetworkPolicy):
-        action: dict[str, Any] = {"kind": "choice", "count": outputs}
+    if not isinstance(policy, EnsemblePolicy):
+        raise TypeError(f"no description of {type(policy).__name__}")
+    network, actions = policy.network, policy.actions
+    last = len(network.weights) - 1
+    if isinstance(actions, int):
+        action: dict[str, Any] = {"kind": "choice", "count": actions}
         computation = CHOICE
     else:
-        middle, half = (
-            np.asarray(part)[0] for part in (policy.members.squashing.middle, policy.members.squashing.half)
-        )
-        action = {"kind": "numbers", "count": outputs // 2}
-        action |= {"low": (middle - half).tolist(), "high": (middle + half).tolist()}
+        action = {"kind": "numbers", "count": actions.size, "low": actions.low.tolist(), "high": actions.high.tolist()}
         computation = QUANTITY
     conditioned = policy.conditioning is not None
     between = "0" if last == 1 else f"N = 0 to {last - 1}, one after the other"

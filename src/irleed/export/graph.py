@@ -9,12 +9,12 @@ import numpy as np
 from irleed._io.files import beside
 from irleed.data.conditioning import FIELDS, Conditioning
 from irleed.data.formats.base import library
-from irleed.model.actions import LOG_SPREADS
+from irleed.model.actions import LOG_STDS, Softmax, Squashing
 from irleed.model.networks import Activation
-from irleed.policies.base import TabularPolicy
-from irleed.policies.ensemble import NetworkPolicy, perceptron
-from irleed.policies.files import Policy
-from irleed.policies.gaussian import GaussianEnsemble
+from irleed.policies.actor import Actor
+from irleed.policies.base import Policy
+from irleed.policies.ensemble import EnsemblePolicy
+from irleed.policies.tabular import TabularPolicy
 
 OPSET, IR = 13, 7  # of the year 2020: runtimes on robots are seldom the newest
 NORM_FLOOR = 1e-5  # what `irleed.model.networks.norm_relu` adds to the variance
@@ -64,28 +64,35 @@ class Graph:
 def write_graph(policy: Policy, path: Path) -> list[str]:
     """The policy as a graph of a batch of observations; returns the names of what it gives."""
     graph = Graph()
-    write = {NetworkPolicy: _choices, GaussianEnsemble: _quantities, TabularPolicy: _table}[type(policy)]
-    observation, outputs = write(graph, policy)
+    match policy:
+        case TabularPolicy():
+            observation, outputs = _table(graph, policy)
+        case EnsemblePolicy(members=Actor(head=Softmax() as head)):
+            observation, outputs = _choices(graph, policy, head)
+        case EnsemblePolicy(members=Actor(head=Squashing() as head)):
+            observation, outputs = _quantities(graph, policy, head)
+        case _:
+            raise TypeError(f"no graph of {type(policy).__name__}")
     graph.write(path, observation, outputs)
     return list(outputs)
 
 
-def _choices(graph: Graph, policy: NetworkPolicy) -> tuple[Input, Outputs]:
+def _choices(graph: Graph, policy: EnsemblePolicy, head: Softmax) -> tuple[Input, Outputs]:
     """Log probabilities, of which the mean over members decides, and the likeliest action."""
     x = _perceptrons(graph, policy)
-    sharp = graph.constant("sharpness", np.asarray(policy.members.sharpness)[:, None, None])
+    sharp = graph.constant("sharpness", np.asarray(head.sharpness)[:, None, None])
     each = graph.add("LogSoftmax", graph.add("Mul", x, sharp), axis=-1)
     graph.add("LogSoftmax", graph.add("ReduceMean", each, axes=[0], keepdims=0), name=SCORES, axis=-1)
     graph.add("ArgMax", SCORES, name=ACTION, axis=-1, keepdims=0)
-    actions = perceptron(policy.members.network).offsets[-1].shape[-1]
+    actions = policy.network.offsets[-1].shape[-1]
     return (_kind(policy), policy.observation_shape), {SCORES: ("FLOAT", [actions]), ACTION: ("INT64", [])}
 
 
-def _quantities(graph: Graph, policy: GaussianEnsemble) -> tuple[Input, Outputs]:
+def _quantities(graph: Graph, policy: EnsemblePolicy, head: Squashing) -> tuple[Input, Outputs]:
     """The action of the mean, and the Gaussian behind it, to draw others from."""
     together = graph.add("ReduceMean", _perceptrons(graph, policy), axes=[0], keepdims=0)
-    middle, half = (np.asarray(part)[0] for part in (policy.members.squashing.middle, policy.members.squashing.half))
-    size, (low, high) = len(middle), LOG_SPREADS
+    middle, half = np.asarray(head.middle)[0], np.asarray(head.half)[0]
+    size, (low, high) = len(middle), LOG_STDS
     ends = [graph.constant(f"end.{n}", np.array([end], np.int64)) for n, end in enumerate((0, size, 2 * size, -1))]
     graph.add("Slice", together, ends[0], ends[1], ends[3], name=MEAN)
     raw = graph.add("Tanh", graph.add("Slice", together, ends[1], ends[2], ends[3]))
@@ -110,9 +117,9 @@ def _table(graph: Graph, policy: TabularPolicy) -> tuple[Input, Outputs]:
     return ("INT64", ()), {SCORES: ("FLOAT", [table.shape[1]]), ACTION: ("INT64", [])}
 
 
-def _perceptrons(graph: Graph, policy: NetworkPolicy | GaussianEnsemble) -> str:
+def _perceptrons(graph: Graph, policy: EnsemblePolicy) -> str:
     """K perceptrons of the observations: [K, batch, outputs]."""
-    network = perceptron(policy.members.network)
+    network = policy.network
     entries = int(np.prod(policy.observation_shape))
     rows = (policy.size, 1, -1)
     x = graph.add("Reshape", OBSERVATION, graph.constant("flat", np.array([-1, entries], np.int64)))
@@ -130,7 +137,7 @@ def _perceptrons(graph: Graph, policy: NetworkPolicy | GaussianEnsemble) -> str:
     return x
 
 
-def _kind(policy: NetworkPolicy | GaussianEnsemble) -> str:
+def _kind(policy: EnsemblePolicy) -> str:
     """Of the observations: double precision where they are conditioned, which single precision would spoil."""
     return "FLOAT" if policy.conditioning is None else "DOUBLE"
 

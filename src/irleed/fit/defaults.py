@@ -1,33 +1,66 @@
-"""IRLEED and IQ-Learn in the form that suits data and purpose."""
+"""The algorithm that suits a method's name, the data and the purpose."""
 
 import dataclasses
+from typing import Literal
 
-from irleed.algorithms.iq.gaussian_q import GaussianQ
-from irleed.algorithms.iq.online import OnlineSoftQ
-from irleed.algorithms.iq.sac import Sac
-from irleed.algorithms.iq.soft_q import SoftQ
+from irleed.algorithms.agent import AbstractAgent
+from irleed.algorithms.base import AbstractOffline
+from irleed.algorithms.baselines import BehaviourCloning, Ileed, Sqil
+from irleed.algorithms.iq import IQ_LEARN, OfflineIrleed, OnlineIrleed, SacIrleed
+from irleed.algorithms.tabular.curvature import Probed, Written
+from irleed.algorithms.tabular.irleed import Irleed
+from irleed.algorithms.tabular.planning import AbstractPlanner
+from irleed.envs.mdp import FiniteMDP
 
-# Where biases are networks, up to this many demonstrators have one each; more share a trunk with this many outputs.
-OWN_NETWORKS, RANK = 16, 8
+Algorithm = AbstractOffline | AbstractAgent
+Method = Literal["irleed", "iq", "ileed", "bc", "sqil"]
+Ends = Literal["neutral", "failure"]  # whether early termination counts as failure
+# Up to this many features Hessians are computed; beyond, only their products with vectors are.
+DENSE_FEATURES = 512
+# There, traces are estimated, and a fit stops when a step would gain less than this in log posterior.
+LARGE_TOLERANCE = 1.0
 
 
-def suitable(
-    demonstrators: int,
+def network_algorithm(
+    method: Method = "irleed",
     *,
-    online: bool = False,
-    iq: bool = False,
-    survival: bool = False,
     continuous: bool = False,
-) -> SoftQ | OnlineSoftQ | GaussianQ | Sac:
-    """IRLEED, or IQ-Learn, with biases for so many demonstrators; see `SoftQ.survival` and `Sac.ends`."""
-    changes: dict[str, object] = {"learn_precision": False, "learn_bias": False} if iq else {}
-    if (continuous or survival) and demonstrators > OWN_NETWORKS:
-        changes |= {"rank": RANK}
-    if continuous and online:
-        return dataclasses.replace(Sac(ends="failure" if survival else "learnt"), **changes)
-    if continuous:
-        return dataclasses.replace(GaussianQ(), **changes)
-    if online:
-        playing = OnlineSoftQ.survival() if survival else OnlineSoftQ()
-        return dataclasses.replace(playing, learner=dataclasses.replace(playing.learner, **changes))
-    return dataclasses.replace(SoftQ.survival() if survival else SoftQ(), **changes)
+    online: bool = False,
+    ends: Ends = "neutral",
+    steps: int | None = None,
+) -> Algorithm:
+    """The algorithm of a method for networks, with its default settings.
+
+    **Arguments:**
+
+    - `continuous`: whether actions are vectors of numbers, see `irleed.data.transitions.are_choices`.
+    - `online`: whether IRLEED and IQ-Learn act in an environment.
+    - `ends`: whether early termination counts as failure, for IRLEED and IQ-Learn.
+    - `steps`: instead of the algorithm's own.
+    """
+    held = IQ_LEARN if method == "iq" else {}
+    if method == "sqil":
+        found: Algorithm = Sqil()
+    elif method in ("ileed", "bc"):
+        kind = Ileed if method == "ileed" else BehaviourCloning
+        found = kind.continuous() if continuous else kind()
+    elif continuous and online:
+        found = SacIrleed(ends=ends, **held)
+    elif continuous:
+        found = OfflineIrleed.continuous(**held)
+    elif online:
+        found = OnlineIrleed.failure() if ends == "failure" else OnlineIrleed()
+        found = dataclasses.replace(found, learner=dataclasses.replace(found.learner, **held))
+    else:
+        found = OfflineIrleed.failure(**held) if ends == "failure" else OfflineIrleed(**held)
+    return found if steps is None else dataclasses.replace(found, steps=steps)
+
+
+def tabular_algorithm(
+    mdp: FiniteMDP, planner: AbstractPlanner, *, maxent: bool = False, anonymous: bool = False
+) -> Irleed:
+    """IRLEED, or maximum-entropy IRL, for an MDP; `anonymous` if each episode has a demonstrator of its own."""
+    make = Irleed.maxent if maxent else Irleed.anonymous if anonymous else Irleed
+    if mdp.feature_count <= DENSE_FEATURES:
+        return make(planner=planner, curvature=Written())
+    return make(planner=planner, curvature=Probed(), tolerance=LARGE_TOLERANCE)

@@ -11,13 +11,13 @@ from irleed.algorithms.base import AbstractOffline
 from irleed.data.transitions import Transitions
 from irleed.model.expertise import INTERVAL, Expertise
 
-ROWS = 1024  # transitions looked at together
+ROWS = 1024  # transitions in a batch
 
 
 def judge(
     names: tuple[str, ...], algorithm: AbstractOffline | AbstractAgent, parameters: Any, data: Transitions
 ) -> Expertise:
-    """Who is how good, by K sets of parameters along a leading axis; see `irleed.fit.networks.fit_networks`."""
+    """The skill of each demonstrator by K sets of parameters along a leading axis; see `fit_networks`."""
     who, count = np.asarray(data.demonstrator), len(names)
     transitions = np.bincount(who, minlength=count).astype(float)
     likelihood, bias, shared = (
@@ -42,7 +42,7 @@ def judge(
 
 
 def _middle_and_ends(draws: Float[np.ndarray, "K D"]) -> Float[np.ndarray, "3 D"]:
-    """Median and interval over the members; one alone has no interval."""
+    """The median over the members and the two ends of the interval; one member has none."""
     tail = (1 - INTERVAL) / 2
     found = np.quantile(draws, [0.5, tail, 1 - tail], axis=0)
     if len(draws) == 1:
@@ -58,8 +58,8 @@ def _measured(algorithm, parameters, data):
         obs, action, who = seen
 
         def one(own):
-            view = algorithm.view(own, obs, who)
-            return view.log_likelihood(action), *view.sizes()
+            found = algorithm.describe(own, obs, action, who)
+            return found.log_prob, found.bias, found.shared
 
         return jax.vmap(one)(parameters)
 

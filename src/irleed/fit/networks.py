@@ -10,23 +10,19 @@ import jax.numpy as jnp
 import numpy as np
 
 from irleed._typing import Array, Int, Key, Shaped
-from irleed.algorithms.base import AbstractOffline, Actions, TrainState, fresh, update_on
+from irleed.algorithms.base import AbstractOffline, TrainState, initial_state, update_on
 from irleed.algorithms.training import PARTS, Progress, in_parts, train_all
 from irleed.data.batches import Resamples, read_ahead, some_of_everyone
-from irleed.data.conditioning import Conditioning
 from irleed.data.demonstrations import Demonstrations
 from irleed.data.transitions import Transitions, are_choices, stack
-from irleed.envs.step import Bounds
+from irleed.envs.step import Actions, Bounds
 from irleed.errors import DivergedError, problem
-from irleed.fit.defaults import suitable
+from irleed.fit.defaults import Algorithm, network_algorithm
 from irleed.fit.judgement import judge
 from irleed.fit.result import AbstractFit, Origin
-from irleed.fit.validation import Algorithm, at_chance, check, needed, prepared, too_large
-from irleed.model.actions import GaussianPolicy
+from irleed.fit.validation import at_chance, check, needed, prepared, too_large
 from irleed.model.expertise import Expertise
-from irleed.policies.base import AbstractActor, SoftmaxPolicy
-from irleed.policies.ensemble import NetworkPolicy
-from irleed.policies.gaussian import GaussianEnsemble
+from irleed.policies.ensemble import EnsemblePolicy
 from irleed.rollout import AbstractArena, drawn, likeliest
 from irleed.rollout.evaluation import Earned
 from irleed.runs.checkpoint import Keeper
@@ -38,7 +34,7 @@ EPISODES = 50  # that the policy plays, by its likeliest actions and by drawn on
 class NetworkFit(AbstractFit):
     """What was learnt: a policy, and who is how good. Members that diverged are in neither."""
 
-    policy: NetworkPolicy | GaussianEnsemble
+    policy: EnsemblePolicy
     expertise: Expertise
     origin: Origin
     returns: tuple[Earned, ...] = eqx.field(static=True)  # of the policy and of the demonstrators; none offline
@@ -106,7 +102,7 @@ def fit_networks(
     began = time.perf_counter()
     if algorithm is None:
         online, continuous = arena is not None, not are_choices(demonstrations)
-        algorithm = suitable(demonstrations.demonstrators, online=online, continuous=continuous)
+        algorithm = network_algorithm(online=online, continuous=continuous)
     actions = check(demonstrations, algorithm, arena, members)
     sample_key, train_key, play_key = jax.random.split(jax.random.key(seed), 3)
     learnt_from = prepared(demonstrations, algorithm, actions, arena)
@@ -117,7 +113,7 @@ def fit_networks(
     losses: list[tuple[int, np.ndarray]] = []
     if isinstance(algorithm, AbstractOffline) and too_large(seen, members):
         data = Transitions.at(seen, some_of_everyone(seen))
-        many = Resamples(seen, np.stack(chosen), algorithm.batch)
+        many = Resamples(seen, np.stack(chosen), algorithm.batch_size)
         state, losses = train_from_disk(algorithm, keys, many, *given)
     else:
         data = Transitions.from_demonstrations(seen)
@@ -128,7 +124,8 @@ def fit_networks(
             state = needed(arena).learn(algorithm, keys, many, *given[1:]).learner
     kept, lost = _sound(algorithm, state)
     parameters = jax.tree.map(lambda leaf: np.asarray(leaf)[kept], state.parameters)
-    policy = _together(jax.vmap(algorithm.policy)(parameters), learnt_from.conditioning)
+    policy = EnsemblePolicy(jax.vmap(algorithm.policy)(parameters), learnt_from.conditioning)
+    policy = jax.tree.map(np.asarray, policy)
     expertise = _counted(judge(seen.names, algorithm, parameters, data), seen).without_few()
     chance = at_chance(seen, expertise, continuous=isinstance(actions, Bounds))
     return NetworkFit(
@@ -188,7 +185,7 @@ def train_from_disk(
 
 @jax.jit(static_argnames=("actions", "demonstrators"), compiler_options={"xla_backend_optimization_level": 0})
 def _init_all(algorithm, keys, inputs, actions, demonstrators):
-    start = jax.vmap(lambda key, own: fresh(algorithm.parameters(key, own, actions, demonstrators)))
+    start = jax.vmap(lambda key, own: initial_state(algorithm.parameters(key, own, actions, demonstrators)))
     return start(keys, inputs)
 
 
@@ -213,18 +210,7 @@ def _sound(algorithm: Algorithm, state) -> tuple[Int[np.ndarray, " K"], tuple[st
     return np.flatnonzero(step < 0), (f"{said}; they are left out of the policy and the intervals",)
 
 
-def _together(members: AbstractActor, conditioning: Conditioning | None) -> NetworkPolicy | GaussianEnsemble:
-    """Members along a leading axis as one policy, at rest."""
-    if isinstance(members, GaussianPolicy):
-        return jax.tree.map(np.asarray, GaussianEnsemble(members, conditioning))
-    if isinstance(members, SoftmaxPolicy):
-        return jax.tree.map(np.asarray, NetworkPolicy(members, conditioning))
-    raise TypeError(f"no ensembles of {type(members).__name__}")
-
-
-def _earned(
-    key: Key, arena: AbstractArena, policy: NetworkPolicy | GaussianEnsemble, data: Demonstrations
-) -> tuple[Earned, ...]:
+def _earned(key: Key, arena: AbstractArena, policy: EnsemblePolicy, data: Demonstrations) -> tuple[Earned, ...]:
     """What the policy earns in the arena, and beside it what the demonstrators did, if that is known."""
     actor = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], policy.actor)
     rows = [

@@ -14,7 +14,6 @@ from irleed._io.files import beside, file_digest, write_signed, writing
 from irleed.analysis import departures
 from irleed.data import Demonstrations, Reading
 from irleed.model.expertise import Expertise
-from irleed.policies.files import Policy
 from irleed.report import figures
 from irleed.report import figures as style
 from irleed.report.markup import join, listing, paragraph
@@ -104,8 +103,7 @@ def write(
     The answer has the checksums of what is read with it, and the fingerprint of the data.
     """
     answer: dict[str, Any] = {**found.summary(), **found.details()}
-    policy: Policy = found.policy
-    policy.save(folder / POLICY)
+    found.policy.save(folder / POLICY)
     names, expertise = found.expertise.names, found.expertise
     bars = figures.expertise_bars(names, expertise.precision, expertise.precision_low, expertise.precision_high)
     style.save(bars, folder / "expertise")
@@ -113,7 +111,7 @@ def write(
         own = {f"bias of {name}": bias for name, bias in zip(names, answer["bias"], strict=True)}
         maps = {name: np.asarray(values) for name, values in {"shared reward": answer["weights"], **own}.items()}
         style.save(figures.gridworld_maps(*grid, dict(list(maps.items())[:MOST_MAPS])), folder / "maps")
-    departures.write(folder, data, policy)
+    departures.write(folder, data, found.policy)
     head = {"format": "irleed-fit", "version": 1, "config": config, "grid": None if grid is None else list(grid)}
     known = {"fingerprint": fingerprint(data), "files": sums(folder)}
     write_signed(folder / ANSWER, {**head, **known, **answer})

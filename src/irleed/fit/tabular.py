@@ -10,26 +10,22 @@ import numpy as np
 
 from irleed._compute import in_double_precision
 from irleed._typing import Array, Float
-from irleed.algorithms.tabular.curvature import Probed, Written
 from irleed.algorithms.tabular.irleed import Irleed
 from irleed.algorithms.tabular.paper_protocol import Published
-from irleed.algorithms.tabular.planning import AbstractPlanner, Soft, optimal_q_values
+from irleed.algorithms.tabular.planning import Soft, optimal_q_values
 from irleed.algorithms.tabular.posterior import Judgement
 from irleed.algorithms.tabular.visitation import Statistics, expected_return, tabulate
 from irleed.algorithms.training import Progress, run
 from irleed.data.cautions import few
 from irleed.data.demonstrations import Demonstrations
 from irleed.envs.mdp import FiniteMDP
+from irleed.fit.defaults import tabular_algorithm
 from irleed.fit.result import AbstractFit, Origin, as_rows
 from irleed.fit.validation import at_chance
 from irleed.model.expertise import INTERVAL, Expertise
-from irleed.policies.base import TabularPolicy, boltzmann_probabilities
+from irleed.policies.tabular import TabularPolicy, boltzmann_probabilities
 from irleed.rollout.evaluation import Earned
 
-# Up to this many features Hessians are written out; beyond, they are only multiplied with vectors.
-DENSE_FEATURES = 512
-# There, traces are estimated, and a fit stops when a step would gain less than this in log posterior.
-LARGE_TOLERANCE = 1.0
 # How sharp the policy is that users get, in standard deviations of the advantages.
 SHARPNESS = 0.5
 POSTERIOR = "their intervals, which are as wide, rest mostly on the prior"
@@ -69,14 +65,6 @@ class Fit(AbstractFit):
         return {"bias": np.asarray(self.bias).tolist(), "history": history}
 
 
-def suitable(mdp: FiniteMDP, planner: AbstractPlanner, *, maxent: bool = False, anonymous: bool = False) -> Irleed:
-    """IRLEED, or maximum-entropy IRL, by the means that suit the number of features and what is known of identities."""
-    make = Irleed.maxent if maxent else Irleed.anonymous if anonymous else Irleed
-    if mdp.feature_count <= DENSE_FEATURES:
-        return make(planner=planner, curvature=Written())
-    return make(planner=planner, curvature=Probed(), tolerance=LARGE_TOLERANCE)
-
-
 @in_double_precision
 def fit(
     demonstrations: Demonstrations,
@@ -95,11 +83,11 @@ def fit(
     - `algorithm`: IRLEED with the planner `Soft` by default; `Irleed.maxent()` is plain maximum-entropy IRL,
       `Published()` the paper's protocol, and `Published(inference=SoftQLearning())` needs only samples of the dynamics.
     - `endless`: plan as if terminal states did not end the episode, as the released gridworld program does.
-    - `sharpness`: of the policy returned, see `irleed.policies.base.boltzmann_policy`.
+    - `sharpness`: of the policy returned, see `irleed.policies.tabular.boltzmann_probabilities`.
     - `progress`: called as the fit proceeds.
     """
     began = time.perf_counter()
-    algorithm = suitable(mdp, Soft()) if algorithm is None else algorithm
+    algorithm = tabular_algorithm(mdp, Soft()) if algorithm is None else algorithm
     statistics = tabulate(demonstrations, mdp)
     plan = mdp.without_terminals() if endless else mdp
     key = jax.random.key(seed)

@@ -10,22 +10,18 @@ import numpy as np
 
 from irleed._typing import Int, Shaped
 from irleed.algorithms.agent import AbstractAgent
-from irleed.algorithms.base import AbstractOffline, Actions
-from irleed.algorithms.baselines.ileed_gaussian import GaussianIleed
-from irleed.algorithms.iq.gaussian_q import GaussianQ
-from irleed.algorithms.iq.sac import Sac
+from irleed.algorithms.base import AbstractOffline
 from irleed.data import cautions, lazy
 from irleed.data.conditioning import Conditioning
 from irleed.data.demonstrations import Demonstrations
 from irleed.data.ranges import Ranges
 from irleed.data.transitions import are_choices
-from irleed.envs.step import Bounds
+from irleed.envs.step import Actions, Bounds
 from irleed.errors import ConfigError, SpaceError, problem
+from irleed.fit.defaults import Algorithm
 from irleed.model.expertise import Expertise
 from irleed.rollout import AbstractArena
 
-Algorithm = AbstractOffline | AbstractAgent
-FOR_NUMBERS = (GaussianQ, GaussianIleed, Sac)  # algorithms for actions that are no choices
 MOST_ACTIONS = 10_000  # larger numbers are something else than choices
 WIDER = 0.05  # how much wider than the data bounds are that nobody told us, in widths
 LEAST = 1e-30  # the smallest range of actions, and one over the largest
@@ -35,22 +31,22 @@ GAIN = 0.02  # nats a transition and number of an action: networks gain as much 
 
 def check(data: Demonstrations, algorithm: Algorithm, arena: AbstractArena | None, members: int) -> Actions:
     """The number of actions, or the bounds of what they are made of; what cannot be fitted is refused."""
-    least = algorithm.warm + 1 if isinstance(algorithm, AbstractAgent) else 1
+    least = algorithm.learning_starts + 1 if isinstance(algorithm, AbstractAgent) else 1
     for name, value, lowest in (("seeds", members, 1), ("steps", algorithm.steps, least)):
         if value < lowest:
-            remedy = "choose a larger number" + (": the first ones only fill the memory" if lowest > 1 else "")
+            remedy = "choose a larger number" + (": the first ones only fill the replay buffer" if lowest > 1 else "")
             raise ConfigError(problem(f"--{name}", got=value, expected=f"{lowest} or more", remedy=remedy))
     if isinstance(algorithm, AbstractAgent):
         needed(arena)
     if arena is not None and data.obs.shape[1:] != arena.observation_shape:
         got, expected = f"shape {data.obs.shape[1:]}", f"{arena.observation_shape}, the environment's"
         raise SpaceError(problem("observations", got=got, expected=expected, remedy="name the one they were made in"))
-    choices = are_choices(data) and not isinstance(algorithm, FOR_NUMBERS)
-    if not choices and not isinstance(algorithm, FOR_NUMBERS):
+    discrete = are_choices(data) and "discrete" in algorithm.action_kinds
+    if not discrete and "continuous" not in algorithm.action_kinds:
         got = f"{type(algorithm).__name__}, which is for one whole number each"
         expected = "an algorithm for actions that are any numbers"
         raise SpaceError(problem("actions", got=got, expected=expected, remedy="choose irleed, iq, ileed or bc"))
-    return _choices(np.asarray(data.action), arena) if choices else _bounds(vectors(data), arena)
+    return _choices(np.asarray(data.action), arena) if discrete else _bounds(vectors(data), arena)
 
 
 def needed(arena: AbstractArena | None) -> AbstractArena:

@@ -1,1 +1,25 @@
-"""The paper's model: demonstrators with a precision and a bias, action distributions, networks, expertise."""
+"""The paper's model: demonstrators with a precision and a bias, and what is known about them.
+
+- `demonstrators`: precision, bias, their gauge and priors (Eq. 5).
+- `actions`: distributions of discrete actions and of vectors, and how a precision and a bias change them.
+- `noise`: demonstrators of continuous actions as noise around a shared policy.
+- `networks`: perceptrons, and biases made of them.
+- `expertise`: the answer about the demonstrators.
+"""
+
+from irleed.model.actions import ActionDistribution, Categorical, SquashedGaussian
+from irleed.model.demonstrators import Demonstrators, Prior, gauge, perceived
+from irleed.model.expertise import Expertise
+from irleed.model.networks import Mlp
+
+__all__ = [
+    "ActionDistribution",
+    "Categorical",
+    "Demonstrators",
+    "Expertise",
+    "Mlp",
+    "Prior",
+    "SquashedGaussian",
+    "gauge",
+    "perceived",
+]

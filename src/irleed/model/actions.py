@@ -1,12 +1,15 @@
-r"""Policies over continuous actions: a Gaussian, squashed into the bounds of the action space.
+r"""Distributions of actions, and how a demonstrator's precision and bias change them.
 
-With $z \sim N(\mu, \sigma^2)$ the action is $a = m + h \tanh z$, $m$ and $h$ being the middle and half the width of the
-bounds. A demonstrator who acts by $\exp(\beta_i(Q + \epsilon_i))$ where $Q$ is quadratic in $z$ and $\epsilon_i$ linear
-is such a policy again: its variance is $\sigma^2/\beta_i$, and its mean is off by a vector, here $\delta_i$.
+There are two: `Categorical`, of discrete actions, and `SquashedGaussian`, of vectors within bounds. Either is
+$\pi(a|s) \propto \exp Q(s, a)$ for some $Q$; demonstrator $i$ acts by $\exp(\beta_i(Q + \epsilon_i))$ (Eq. 5), which is
+a distribution of the same kind, see `ActionDistribution.as_demonstrator`.
+
+A squashed Gaussian samples $z \sim N(\mu, \sigma^2)$ and acts by $a = m + h \tanh z$, where $m$ and $h$ are the middle
+and half the width of the bounds. Its $Q$ is quadratic in $z$ and its biases are linear in $z$: $\beta_i$ divides the
+variance, $\epsilon_i$ moves the mean.
 """
 
 import abc
-from collections.abc import Callable
 
 import equinox as eqx
 import jax
@@ -15,45 +18,192 @@ import numpy as np
 
 from irleed._typing import Array, Float, Int, Key, Shaped
 from irleed.envs.step import Bounds
-from irleed.model.networks import Mlp
-from irleed.policies.base import AbstractActor
+from irleed.model.demonstrators import perceived
 
-EDGE = 1e-3  # how near to a bound, in halves of the width, a demonstrated action is taken to be at most
-LOG_SPREADS = (-5.0, 2.0)  # of the policies that networks can express
+EDGE = 1e-3  # a demonstrated action counts as at least this far from a bound, in halves of the width
+LOG_STDS = (-5.0, 2.0)  # the range of log standard deviations that networks can express
+LOG_NORMALISER = 0.5 * np.log(2 * np.pi)
 
 
-class Gaussian(eqx.Module):
-    """Of z, in one situation or, with leading axes, in many."""
+class ActionDistribution(eqx.Module):
+    """A distribution of actions in one state or, with leading axes, in many."""
+
+    @abc.abstractmethod
+    def logit(self, action: Shaped[Array, "..."]) -> Float[Array, "..."]:
+        """The unnormalised log probability of an action; of a vector, that of the z behind it."""
+
+    @abc.abstractmethod
+    def log_partition(self) -> Float[Array, "..."]:
+        r"""$\log\sum_a \exp$ or $\log\int \exp$ of `logit`: the soft value of the state."""
+
+    @abc.abstractmethod
+    def log_prob(self, action: Shaped[Array, "..."]) -> Float[Array, "..."]:
+        """The log probability of an action, or its log density in the action's own units."""
+
+    @abc.abstractmethod
+    def uniform_log_prob(self) -> Float[Array, "..."]:
+        """The log probability, or log density, of any action under the uniform distribution."""
+
+    @abc.abstractmethod
+    def sample(self, key: Key) -> Shaped[Array, "..."]:
+        """A sampled action."""
+
+    @abc.abstractmethod
+    def sample_uniformly(self, key: Key) -> Shaped[Array, "..."]:
+        """An action sampled from the uniform distribution."""
+
+    @abc.abstractmethod
+    def mode(self) -> Shaped[Array, "..."]:
+        """The greedy action: the most probable one, or that of the mean."""
+
+    @abc.abstractmethod
+    def as_demonstrator(self, log_precision: Float[Array, "..."], bias: Float[Array, "... A"]) -> "ActionDistribution":
+        r"""$\exp(\beta(Q + \epsilon))$ where this is $\exp Q$: how a demonstrator acts."""
+
+    @abc.abstractmethod
+    def __getitem__(self, states: int | slice) -> "ActionDistribution":
+        """The distribution in one or some of many states."""
+
+
+class Categorical(ActionDistribution):
+    """Of discrete actions, numbered from 0."""
+
+    logits: Float[Array, "*B A"]
+
+    def logit(self, action: Int[Array, "*B"]) -> Float[Array, "*B"]:
+        """The logit of an action."""
+        return jnp.take_along_axis(self.logits, action[..., None], -1)[..., 0]
+
+    def log_partition(self) -> Float[Array, "*B"]:
+        r"""$\log\sum_a \exp Q(s, a)$."""
+        return jax.nn.logsumexp(self.logits, -1)
+
+    def log_prob(self, action: Int[Array, "*B"]) -> Float[Array, "*B"]:
+        """The log probability of an action."""
+        return self.logit(action) - self.log_partition()
+
+    def uniform_log_prob(self) -> Float[Array, "*B"]:
+        """Minus the logarithm of the number of actions."""
+        return jnp.full(self.logits.shape[:-1], -np.log(self.logits.shape[-1]), self.logits.dtype)
+
+    def sample(self, key: Key) -> Int[Array, "*B"]:
+        """A sampled action."""
+        return jax.random.categorical(key, self.logits).astype(jnp.int32)
+
+    def sample_uniformly(self, key: Key) -> Int[Array, "*B"]:
+        """Any action, all with the same probability."""
+        return jax.random.randint(key, self.logits.shape[:-1], 0, self.logits.shape[-1], jnp.int32)
+
+    def mode(self) -> Int[Array, "*B"]:
+        """The most probable action."""
+        return jnp.argmax(self.logits, -1).astype(jnp.int32)
+
+    def as_demonstrator(self, log_precision: Float[Array, "*B"], bias: Float[Array, "*B A"]) -> "Categorical":
+        r"""Logits $\beta(Q + \epsilon)$."""
+        return Categorical(perceived(jnp.exp(log_precision), self.logits, bias))
+
+    def __getitem__(self, states: int | slice) -> "Categorical":
+        """The distribution in one or some of many states."""
+        return Categorical(self.logits[states])
+
+
+class SquashedGaussian(ActionDistribution):
+    """Of vectors within bounds: a Gaussian of z, squashed by tanh."""
 
     mean: Float[Array, "*B A"]
-    log_spread: Float[Array, "*B A"]
+    log_std: Float[Array, "*B A"]
+    squashing: "Squashing"
 
-    @classmethod
-    def of(cls, output: Float[Array, "*B AA"]) -> "Gaussian":
-        """From a network's output: means, and what is squeezed into the range of log spreads."""
-        mean, raw = jnp.split(output, 2, -1)
-        low, high = LOG_SPREADS
-        return cls(mean, low + 0.5 * (high - low) * (jnp.tanh(raw) + 1))
+    def logit(self, action: Float[Array, "*B A"]) -> Float[Array, "*B"]:
+        r"""$-\frac12\sum((z - \mu)/\sigma)^2$ at the z behind an action."""
+        return -0.5 * jnp.sum(((self.squashing.unsquashed(action) - self.mean) * jnp.exp(-self.log_std)) ** 2, -1)
 
-    def as_demonstrator(self, log_precision: Float[Array, "*B"], shift: Float[Array, "*B A"]) -> "Gaussian":
-        r"""$N(\mu + \delta_i, \sigma^2/\beta_i)$."""
-        return Gaussian(self.mean + shift, self.log_spread - 0.5 * log_precision[..., None])
+    def log_partition(self) -> Float[Array, "*B"]:
+        r"""$\sum\log(\sigma\sqrt{2\pi})$: the integral over z."""
+        return jnp.sum(self.log_std + LOG_NORMALISER, -1)
 
-    def draw(self, key: Key) -> tuple[Float[Array, "*B A"], Float[Array, "*B"]]:
-        """Some z, and the log density of the action that it becomes in bounds from -1 to 1; differentiable."""
+    def log_prob(self, action: Float[Array, "*B A"]) -> Float[Array, "*B"]:
+        """The log density of an action, in its own units."""
+        slope = log_slope(self.squashing.unsquashed(action)) + self.squashing.log_half(action)
+        return self.logit(action) - self.log_partition() - jnp.sum(slope, -1)
+
+    def uniform_log_prob(self) -> Float[Array, "*B"]:
+        """Minus the logarithm of the volume of the box."""
+        return -jnp.sum(self.squashing.log_half(self.mean) + np.log(2.0), -1)
+
+    def sample(self, key: Key) -> Float[Array, "*B A"]:
+        """A sampled action."""
+        return self.squashing.action(self._sample_z(key)[0])
+
+    def sample_uniformly(self, key: Key) -> Float[Array, "*B A"]:
+        """An action sampled uniformly from the box."""
+        unit = jax.random.uniform(key, self.mean.shape, jnp.float32, -1.0, 1.0)
+        middle, half = self.squashing.like(unit)
+        return middle + half * unit
+
+    def sample_unit(self, key: Key) -> tuple[Float[Array, "*B A"], Float[Array, "*B"]]:
+        """A sampled action scaled to bounds from -1 to 1, and its log density there; differentiable."""
+        z, noise = self._sample_z(key)
+        log_density = -0.5 * noise**2 - self.log_std - LOG_NORMALISER - log_slope(z)
+        return jnp.tanh(z), jnp.sum(log_density, -1)
+
+    def mode(self) -> Float[Array, "*B A"]:
+        """The action of the mean."""
+        return self.squashing.action(self.mean)
+
+    def as_demonstrator(self, log_precision: Float[Array, "*B"], bias: Float[Array, "*B A"]) -> "SquashedGaussian":
+        r"""$N(\mu + \delta, \sigma^2/\beta)$, where the bias $\delta$ is how far it moves the mean of z."""
+        return SquashedGaussian(self.mean + bias, self.log_std - 0.5 * log_precision[..., None], self.squashing)
+
+    def __getitem__(self, states: int | slice) -> "SquashedGaussian":
+        """The distribution in one or some of many states."""
+        return SquashedGaussian(self.mean[states], self.log_std[states], self.squashing)
+
+    def noise_misfit(self, action: Float[Array, "*B A"]) -> Float[Array, "*B A"]:
+        r"""Minus the log density, but for a constant, of each number of an action if noise is added after squashing.
+
+        The action, scaled to bounds from -1 to 1, is then $N(\tanh\mu, \sigma^2)$.
+        """
+        standard = (self.squashing.unit(action) - jnp.tanh(self.mean)) * jnp.exp(-self.log_std)
+        return 0.5 * standard**2 + self.log_std
+
+    def noise_log_prob(self, action: Float[Array, "*B A"]) -> Float[Array, "*B"]:
+        """The log density of an action, in its own units, if noise is added after squashing."""
+        return -jnp.sum(self.noise_misfit(action) + LOG_NORMALISER + self.squashing.log_half(action), -1)
+
+    def _sample_z(self, key: Key) -> tuple[Float[Array, "*B A"], Float[Array, "*B A"]]:
         noise = jax.random.normal(key, self.mean.shape, jnp.float32)
-        z = self.mean + jnp.exp(self.log_spread) * noise
-        density = -0.5 * noise**2 - self.log_spread - 0.5 * np.log(2 * np.pi) - log_slope(z)
-        return z, jnp.sum(density, -1)
-
-    def log_density(self, z: Float[Array, "*B A"]) -> Float[Array, "*B"]:
-        """The log density of z itself."""
-        standard = (z - self.mean) * jnp.exp(-self.log_spread)
-        return jnp.sum(-0.5 * standard**2 - self.log_spread - 0.5 * np.log(2 * np.pi), -1)
+        return self.mean + jnp.exp(self.log_std) * noise, noise
 
 
-class Squashing(eqx.Module):
-    """Between z and actions within bounds."""
+class AbstractHead(eqx.Module):
+    """How a network's output is a distribution of actions."""
+
+    @abc.abstractmethod
+    def __call__(self, output: Float[Array, "..."]) -> ActionDistribution:
+        """The distribution that an output, or a batch of outputs, stands for."""
+
+    @abc.abstractmethod
+    def averaged(self, output: Float[Array, "K ..."]) -> ActionDistribution:
+        """The distribution of an ensemble of K members, each with its own head, in one state."""
+
+
+class Softmax(AbstractHead):
+    """Outputs times `sharpness` are the logits of discrete actions."""
+
+    sharpness: Float[Array, "*lanes"]
+
+    def __call__(self, output: Float[Array, "*B A"]) -> Categorical:
+        """The softmax of an output."""
+        return Categorical(jax.lax.stop_gradient(jnp.asarray(self.sharpness)) * output)
+
+    def averaged(self, output: Float[Array, "K A"]) -> Categorical:
+        """The members' mean log probabilities, as logits."""
+        return Categorical(jnp.mean(jax.nn.log_softmax(self.sharpness[:, None] * output), 0))
+
+
+class Squashing(AbstractHead):
+    """Outputs are means and raw log standard deviations of z, and `action` brings z within bounds."""
 
     middle: Float[Array, "*lanes A"]
     half: Float[Array, "*lanes A"]
@@ -63,105 +213,45 @@ class Squashing(eqx.Module):
         """Into these bounds."""
         return cls(jnp.asarray(0.5 * (bounds.low + bounds.high)), jnp.asarray(0.5 * (bounds.high - bounds.low)))
 
+    def __call__(self, output: Float[Array, "*B AA"]) -> SquashedGaussian:
+        """The Gaussian of an output, its log standard deviations squeezed into their range."""
+        mean, raw = jnp.split(output, 2, -1)
+        low, high = LOG_STDS
+        return SquashedGaussian(mean, low + 0.5 * (high - low) * (jnp.tanh(raw) + 1), self)
+
+    def averaged(self, output: Float[Array, "K AA"]) -> SquashedGaussian:
+        """The Gaussian of the members' mean output, within the bounds of the first."""
+        return Squashing(jnp.asarray(self.middle)[0], jnp.asarray(self.half)[0])(jnp.mean(output, 0))
+
     def action(self, z: Float[Array, "*B A"]) -> Float[Array, "*B A"]:
-        """What z becomes; exactly within the bounds, whatever rounding does."""
-        middle, half = self._like(z)
+        """The action of z; within the bounds to the last digit."""
+        middle, half = self.like(z)
         return jnp.clip(middle + half * jnp.tanh(z), middle - half, middle + half)
 
     def unit(self, action: Float[Array, "*B A"]) -> Float[Array, "*B A"]:
-        """An action in bounds from -1 to 1."""
-        middle, half = self._like(action)
+        """An action scaled to bounds from -1 to 1."""
+        middle, half = self.like(action)
         return (action - middle) / half
 
     def unsquashed(self, action: Float[Array, "*B A"]) -> Float[Array, "*B A"]:
         """The z behind an action; one at a bound, which no z reaches, is taken to be near it."""
         return jnp.arctanh(jnp.clip(self.unit(action), -1 + EDGE, 1 - EDGE))
 
-    def _like(self, values: Float[Array, "*B A"]) -> tuple[Float[Array, "*B A"], Float[Array, "*B A"]]:
-        """Middle and half the width, for each of the batch; nothing is learnt of them."""
-        held = jax.lax.stop_gradient((self.middle, self.half))
+    def log_half(self, values: Float[Array, "*B A"]) -> Float[Array, "*B A"]:
+        """The logarithm of half the width, in the shape of `values`: by how much less dense actions are than units."""
+        return jnp.log(self.like(values)[1])
+
+    def like(self, values: Float[Array, "*B A"]) -> tuple[Float[Array, "*B A"], Float[Array, "*B A"]]:
+        """Middle and half the width in the shape of `values`; they are held fixed in training."""
+        held = jax.lax.stop_gradient((jnp.asarray(self.middle), jnp.asarray(self.half)))
         return jnp.broadcast_to(held[0], values.shape), jnp.broadcast_to(held[1], values.shape)
 
 
-class GaussianPolicy(AbstractActor):
-    """Acts by a network's squashed Gaussian."""
-
-    network: Callable[[Float[Array, "..."]], Float[Array, " AA"]]  # a module, of arrays alone
-    squashing: Squashing
-
-    def gaussian(self, observation: Float[Array, "..."]) -> Gaussian:
-        """Of z in one situation."""
-        return Gaussian.of(self.network(observation))
-
-    def act(self, key: Key, observation: Shaped[Array, "..."], greedy: bool = False) -> Float[Array, " A"]:
-        """See `AbstractActor.act`; the best is the one of the mean."""
-        found = self.gaussian(observation)
-        return self.squashing.action(found.mean if greedy else found.draw(key)[0])
-
-    def stray(self, key: Key, observation: Shaped[Array, "..."]) -> Float[Array, " A"]:
-        """See `AbstractActor.stray`."""
-        share = jax.random.uniform(key, self.squashing.half.shape, jnp.float32, -1.0, 1.0)
-        return self.squashing.middle + self.squashing.half * share
+def head_of(actions: int | Bounds, sharpness: Float[Array, ""] | float = 1.0) -> AbstractHead:
+    """The head for so many discrete actions, or for vectors within bounds, to which `sharpness` does not apply."""
+    return Softmax(jnp.asarray(sharpness, jnp.float32)) if isinstance(actions, int) else Squashing.into(actions)
 
 
 def log_slope(z: Float[Array, "..."]) -> Float[Array, "..."]:
     r"""$\log(1 - \tanh^2 z)$, exact however large z is."""
     return 2 * (np.log(2.0) - z - jax.nn.softplus(-2 * z))
-
-
-def gaussians(actor: Mlp, obs: Float[Array, "B ..."]) -> Gaussian:
-    """How an actor acts in each situation of a batch."""
-    return Gaussian.of(jax.vmap(actor)(obs))
-
-
-class AbstractView(eqx.Module):
-    """What an algorithm makes of one demonstrator in one situation."""
-
-    @abc.abstractmethod
-    def log_likelihood(self, action: Shaped[Array, "..."]) -> Float[Array, ""]:
-        """Log probability, or density, of what they do."""
-
-    @abc.abstractmethod
-    def sizes(self) -> tuple[Float[Array, ""], Float[Array, ""]]:
-        """Mean squares of their bias and, in the same units, of what it is compared with; NaN: it knows no bias."""
-
-
-class View(AbstractView):
-    """Of discrete actions; values are relative to their mean over actions."""
-
-    log_policy: Float[Array, " A"]  # how they act
-    shared: Float[Array, " A"]  # what all are after
-    bias: Float[Array, " A"]  # how far their own values are off, in the same units; NaN: it knows no bias
-
-    @classmethod
-    def of(
-        cls, logits: Float[Array, " A"], values: Float[Array, " A"], bias: Float[Array, " A"] | None = None
-    ) -> "View":
-        """From the logits of their policy, the shared values, and what they add to them."""
-        bias = jnp.full_like(values, jnp.nan) if bias is None else bias
-        return cls(jax.nn.log_softmax(logits), values - jnp.mean(values), bias - jnp.mean(bias))
-
-    def log_likelihood(self, action: Int[Array, ""]) -> Float[Array, ""]:
-        """See `AbstractView.log_likelihood`."""
-        return self.log_policy[action]
-
-    def sizes(self) -> tuple[Float[Array, ""], Float[Array, ""]]:
-        """See `AbstractView.sizes`: of the bias and of the shared values."""
-        return jnp.mean(self.bias**2), jnp.mean(self.shared**2)
-
-
-class GaussianView(AbstractView):
-    """Of continuous actions; the bias is how far the mean is off, in spreads of the shared policy."""
-
-    own: Gaussian
-    shift: Float[Array, " A"]  # in shared spreads; NaN: no bias is known
-    squashing: Squashing
-
-    def log_likelihood(self, action: Float[Array, " A"]) -> Float[Array, ""]:
-        """See `AbstractView.log_likelihood`: a density in the action's own units."""
-        z = self.squashing.unsquashed(action)
-        return self.own.log_density(z) - jnp.sum(log_slope(z) + jnp.log(self.squashing.half))
-
-    def sizes(self) -> tuple[Float[Array, ""], Float[Array, ""]]:
-        """See `AbstractView.sizes`."""
-        return jnp.mean(self.shift**2), jnp.ones(())

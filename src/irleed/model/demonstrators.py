@@ -1,7 +1,8 @@
-r"""The paper's model of a demonstrator, shared by tables and networks.
+r"""The paper's model of a demonstrator: precision, bias, their gauge and their priors.
 
-Demonstrator $i$ acts by $\pi_i(a|s) \propto \exp(\beta_i (Q(s,a) + \epsilon_i(s,a)))$: the *precision* $\beta_i \ge 0$
-says how consistently they choose, the *bias* $\epsilon_i$ how their idea of the reward (or of Q) is off.
+Demonstrator $i$ acts by $\pi_i(a|s) \propto \exp(\beta_i (Q(s,a) + \epsilon_i(s,a)))$ (Eq. 5): the *precision*
+$\beta_i \ge 0$ says how consistently they choose, the *bias* $\epsilon_i$ how their reward (or their Q) differs from
+the shared one. Tables and networks use the same functions, see `perceived` and `irleed.model.actions`.
 
 Only the product $\beta_i(\theta + \epsilon_i)$ meets the data, so a convention, the *gauge*, fixes what is free: the
 mean of $\log \beta_i$ is zero, and the prior on $\epsilon_i$ moves what all biases share into $\theta$.
@@ -11,11 +12,11 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from irleed._typing import Array, Float, Scalar
+from irleed._typing import Array, Float, Int, Scalar
 
 
 class Demonstrators(eqx.Module):
-    """Precision and bias of D demonstrators. The bias is a table here and a tree of networks elsewhere."""
+    """Precision and bias of D demonstrators whose biases are vectors of reward weights."""
 
     log_precision: Float[Array, " D"]
     bias: Float[Array, "D F"]
@@ -31,8 +32,8 @@ class Demonstrators(eqx.Module):
         return jnp.exp(gauge(self.log_precision))
 
     def perceived(self, weights: Float[Array, " F"]) -> Float[Array, "D F"]:
-        r"""$u_i = \beta_i(\theta + \epsilon_i)$: what each demonstrator pursues, in units of their own noise."""
-        return self.precision[:, None] * (weights[None] + self.bias)
+        r"""$\beta_i(\theta + \epsilon_i)$: the reward weights that demonstrators pursue, in units of their noise."""
+        return perceived(self.precision, weights[None], self.bias)
 
 
 class Prior(eqx.Module):
@@ -51,9 +52,43 @@ class Prior(eqx.Module):
         )
 
 
+class Description(eqx.Module):
+    """How an algorithm describes one action of a demonstrator."""
+
+    log_prob: Float[Array, ""]  # of the action, or its log density, under the demonstrator's own policy
+    bias: Float[Array, ""]  # mean square of their bias in this state; NaN: the algorithm has no bias
+    shared: Float[Array, ""]  # in the same units, the mean square of what the bias is compared with
+
+    @classmethod
+    def without_bias(cls, log_prob: Float[Array, ""]) -> "Description":
+        """By an algorithm that has no bias."""
+        return cls(log_prob, jnp.full((), jnp.nan, jnp.float32), jnp.ones((), jnp.float32))
+
+
+def perceived(
+    precision: Float[Array, "*#B"], shared: Float[Array, "*#B A"], bias: Float[Array, "*#B A"]
+) -> Float[Array, "*B A"]:
+    r"""$\beta(Q + \epsilon)$, of values, rewards or reward weights along the last axis: what a demonstrator pursues."""
+    return precision[..., None] * (shared + bias)
+
+
 def gauge(log_precision: Float[Array, " D"]) -> Float[Array, " D"]:
     """Fix the common scale: subtract the mean."""
     return log_precision - jnp.mean(log_precision)
+
+
+def log_precision_of(log_precision: Float[Array, " D"], demonstrator: Int[Array, "*B"]) -> Float[Array, "*B"]:
+    """The log precision, in the gauge, of the demonstrator of each row."""
+    own = jax.nn.one_hot(demonstrator, len(log_precision))
+    return own @ gauge(log_precision)  # a product rather than an index, whose gradient is a scatter and slow
+
+
+def precision_weights(
+    log_precision: Float[Array, " D"], demonstrator: Int[Array, " B"], exponent: Scalar, counted: Float[Array, " B"]
+) -> Float[Array, " B"]:
+    r"""The weight of each row, proportional to $\beta_i^k$ with mean 1 over the rows `counted`; it has no gradient."""
+    weight = jnp.exp(exponent * jax.lax.stop_gradient(gauge(log_precision)))[demonstrator]
+    return weight * jnp.sum(counted) / jnp.sum(counted * weight)
 
 
 def boltzmann(q: Float[Array, "*batch A"]) -> Float[Array, "*batch A"]:

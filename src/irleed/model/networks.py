@@ -1,4 +1,4 @@
-"""Networks as trees of arrays alone: stacking runs, demonstrators or ensembles is a leading axis, nothing more."""
+"""Multilayer perceptrons, and the biases of demonstrators; trees of arrays, so that a leading axis stacks several."""
 
 import abc
 from collections.abc import Callable, Sequence
@@ -14,7 +14,7 @@ from irleed.data.transitions import Inputs
 
 @jax.custom_jvp
 def elu(x: Float[Array, "..."]) -> Float[Array, "..."]:
-    """x, and exp(x) - 1 below zero; its slope comes from its value, so that nothing else is kept for the gradient."""
+    """x, and exp(x) - 1 below zero; its derivative is computed from its value, which saves memory."""
     return jnp.where(x > 0, x, jnp.exp(jnp.minimum(x, 0)) - 1)
 
 
@@ -25,17 +25,20 @@ def _elu_jvp(primals, tangents):
 
 
 def norm_relu(x: Float[Array, "... n"]) -> Float[Array, "... n"]:
-    """Rectified after layer normalisation: sharp where there are data, and bounded however far from them."""
+    """ReLU after layer normalisation: bounded outputs, however far an observation is from the data."""
     centred = x - jnp.mean(x, -1, keepdims=True)
     return jax.nn.relu(centred * jax.lax.rsqrt(jnp.mean(centred**2, -1, keepdims=True) + 1e-5))
 
+
+# Where biases are networks, up to this many demonstrators have one each; more share a trunk with this many outputs.
+OWN_NETWORKS, RANK = 16, 8
 
 Activation = Literal["elu", "relu", "norm_relu"]
 ACTIVATIONS: dict[Activation, Callable[[Array], Array]] = {"elu": elu, "relu": jax.nn.relu, "norm_relu": norm_relu}
 
 
 class Mlp(eqx.Module):
-    """A multilayer perceptron of one observation; weights and offsets start uniform within 1 / sqrt(inputs)."""
+    """A multilayer perceptron of one observation; weights and offsets are initialised in +-1 / sqrt(inputs)."""
 
     inputs: Inputs  # held fixed
     weights: tuple[Float[Array, "..."], ...]
@@ -55,7 +58,7 @@ class Mlp(eqx.Module):
         return cls(inputs, tuple(weights), tuple(offsets), activation)
 
     def __call__(self, observation: Float[Array, "..."]) -> Float[Array, " out"]:
-        """The output for one observation, of any shape."""
+        """The output for one observation of any shape."""
         seen = x = standardised(self.inputs, observation)
         for weight, offset in zip(self.weights[:-1], self.offsets[:-1], strict=True):
             x = ACTIVATIONS[self.activation](x @ weight + offset)
@@ -64,7 +67,7 @@ class Mlp(eqx.Module):
 
 
 def standardised(inputs: Inputs, observation: Float[Array, "..."]) -> Float[Array, " F"]:
-    """What networks see of one observation, of any shape."""
+    """One observation of any shape, standardised and flattened."""
     inputs = jax.lax.stop_gradient(inputs)
     return jnp.ravel((observation - inputs.centre) / inputs.spread)
 
@@ -74,14 +77,13 @@ class AbstractBias(eqx.Module):
 
     @abc.abstractmethod
     def __call__(self, observation: Float[Array, "B ..."], demonstrator: Int[Array, " B"]) -> Float[Array, "B A"]:
-        """The bias of one demonstrator in each situation of a batch."""
+        """The bias of one demonstrator in each state of a batch."""
 
 
 class Linear(AbstractBias):
-    """Linear in the observation, and nought at first: so simple that what is left belongs to the shared Q.
+    """Linear in the observation, and zero at first.
 
-    However large, such a bias is the same everywhere, so that where one demonstrator alone has been, what the others
-    would do there is known all the same.
+    Such a bias has the same form everywhere, so that it is also known in states that only other demonstrators visit.
     """
 
     inputs: Inputs  # held fixed
@@ -90,27 +92,27 @@ class Linear(AbstractBias):
 
     @classmethod
     def init(cls, demonstrators: int, inputs: Inputs, actions: int) -> "Linear":
-        """Nobody is biased."""
-        entries, nought = inputs.centre.size, jnp.zeros((demonstrators, actions), jnp.float32)
-        return cls(inputs, jnp.zeros((demonstrators, entries, actions), jnp.float32), nought)
+        """All biases are zero."""
+        entries, offsets = inputs.centre.size, jnp.zeros((demonstrators, actions), jnp.float32)
+        return cls(inputs, jnp.zeros((demonstrators, entries, actions), jnp.float32), offsets)
 
     def __call__(self, observation: Float[Array, "B ..."], demonstrator: Int[Array, " B"]) -> Float[Array, "B A"]:
-        """See `AbstractBias`."""
+        """The bias of one demonstrator in each state of a batch."""
         seen = jax.vmap(standardised, (None, 0))(self.inputs, observation)
         own = jax.nn.one_hot(demonstrator, len(self.offsets))
         # A product with everyone's weights rather than an index, whose gradient is a scatter: that would be slow.
         placed = (own[:, :, None] * seen[:, None, :]).reshape(len(seen), -1)
-        return placed @ self.weights.reshape(placed.shape[1], -1) + own @ self.offsets
+        return placed @ self.weights.reshape(placed.shape[1], self.offsets.shape[-1]) + own @ self.offsets
 
-    def added_to(self, network: Mlp, say: Float[Array, " D"], scale: Scalar) -> Mlp:
-        """A network without a direct path, and `scale` times the mean of all biases by everyone's say in it."""
-        last = network.offsets[-1] + scale * (say @ self.offsets)
-        direct = scale * jnp.tensordot(say, self.weights, 1)
+    def added_to(self, network: Mlp, share: Float[Array, " D"], scale: Scalar) -> Mlp:
+        """A network without a direct path, plus `scale` times the mean of all biases, weighted by `share`."""
+        last = network.offsets[-1] + scale * (share @ self.offsets)
+        direct = scale * jnp.tensordot(share, self.weights, 1)
         return Mlp(network.inputs, network.weights, (*network.offsets[:-1], last), network.activation, direct)
 
 
 class Independent(AbstractBias):
-    """A network each, as in the paper: for a few demonstrators, as all are evaluated and one is taken."""
+    """A network for each demonstrator, as in the paper; all are evaluated, so this is for a few of them."""
 
     network: Mlp  # leading axis D
 
@@ -123,14 +125,14 @@ class Independent(AbstractBias):
         return cls(jax.vmap(lambda each: Mlp.init(each, inputs, sizes, activation))(keys))
 
     def __call__(self, observation: Float[Array, "B ..."], demonstrator: Int[Array, " B"]) -> Float[Array, "B A"]:
-        """See `AbstractBias`."""
+        """The bias of one demonstrator in each state of a batch."""
         every = jax.vmap(lambda network: jax.vmap(network)(observation))(self.network)
         # A sum rather than an index, whose gradient is a scatter: that would be slow.
         return jnp.sum(jax.nn.one_hot(demonstrator, len(every), axis=0)[:, :, None] * every, 0)
 
 
 class LowRank(AbstractBias):
-    """A trunk for all and a small linear head each: a thousand demonstrators cost little more than three."""
+    """A shared trunk and a small linear head for each demonstrator; the cost hardly grows with their number."""
 
     trunk: Mlp
     heads: Float[Array, "D K A"]
@@ -145,12 +147,12 @@ class LowRank(AbstractBias):
         activation: Activation = "elu",
         rank: int = 8,
     ) -> "LowRank":
-        """A trunk of these sizes with `rank` outputs; heads start at zero, so that nobody is biased."""
+        """A trunk of these sizes with `rank` outputs; heads start at zero, and so do all biases."""
         trunk = Mlp.init(key, inputs, (*sizes[:-1], rank), activation)
         return cls(trunk, jnp.zeros((demonstrators, rank, sizes[-1]), jnp.float32))
 
     def __call__(self, observation: Float[Array, "B ..."], demonstrator: Int[Array, " B"]) -> Float[Array, "B A"]:
-        """See `AbstractBias`."""
+        """The bias of one demonstrator in each state of a batch."""
         return jax.vmap(lambda own, head: self.trunk(own) @ head)(observation, self.heads[demonstrator])
 
 
@@ -158,24 +160,25 @@ def biases(
     key: Key,
     demonstrators: int,
     inputs: Inputs,
-    sizes: Sequence[int],
-    activation: Activation,
-    rank: int | None,
-    learnt: bool = True,
+    actions: int,
+    hidden: Sequence[int] | None,
+    activation: Activation = "elu",
+    *,
+    zero: bool = False,
 ) -> AbstractBias:
-    """A network each, or, with a rank, a trunk for all with so many outputs.
+    """Biases of `actions` outputs: linear ones, or networks with these hidden layers.
 
-    None at all, if nothing is learnt of them: networks that never change would still cost Adam's time.
+    Without demonstrators, all biases are zero and cost nothing. Up to `OWN_NETWORKS` demonstrators have a network each;
+    more share a trunk with `RANK` outputs. With `zero`, the outputs of networks are 0 at first, as those of the others
+    always are.
     """
-    if rank is None or not learnt:
-        return Independent.init(key, demonstrators if learnt else 0, inputs, sizes, activation)
-    return LowRank.init(key, demonstrators, inputs, sizes, activation, rank)
-
-
-def unbiased(bias: AbstractBias) -> AbstractBias:
-    """The same with the last layer at nought: nobody is biased until there is a reason."""
-    if not isinstance(bias, Independent):
-        return bias  # whose heads are at nought anyway
-    network = bias.network
-    last = (jnp.zeros_like(network.weights[-1]), jnp.zeros_like(network.offsets[-1]))
-    return Independent(eqx.tree_at(lambda n: (n.weights[-1], n.offsets[-1]), network, last))
+    if hidden is None:
+        return Linear.init(demonstrators, inputs, actions)
+    sizes = (*hidden, actions)
+    if demonstrators > OWN_NETWORKS:
+        return LowRank.init(key, demonstrators, inputs, sizes, activation, RANK)
+    bias = Independent.init(key, demonstrators, inputs, sizes, activation)
+    if not zero:
+        return bias
+    last = jnp.zeros_like(bias.network.weights[-1]), jnp.zeros_like(bias.network.offsets[-1])
+    return eqx.tree_at(lambda b: (b.network.weights[-1], b.network.offsets[-1]), bias, last)

@@ -1,133 +1,151 @@
-"""The policy that a fit of networks hands out: an ensemble, and its file."""
+"""The policy that a fit of networks returns: an ensemble, of discrete actions or of vectors, and its file."""
 
-import abc
 from pathlib import Path
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import log_softmax
 
-from irleed._typing import Array, Float, Shaped
+from irleed._io.safetensors import refusing
+from irleed._typing import Array, Bool, Float, Shaped
 from irleed.data.conditioning import Conditioning
+from irleed.envs.step import Actions, Bounds
 from irleed.errors import DataError, SpaceError, problem
+from irleed.model.actions import ActionDistribution, Categorical, Softmax, Squashing
 from irleed.model.networks import Mlp
-from irleed.policies.base import SoftmaxPolicy
+from irleed.policies.actor import Actor, EnsembleActor
+from irleed.policies.base import Policy, checked_actions
 from irleed.policies.layers import read_network, write_network
 
-FORMAT = "irleed-network-policy"
+DISCRETE, CONTINUOUS = "irleed-network-policy", "irleed-gaussian-policy"
+# By format, the arrays beside the layers, and how many axes each has after that of the members.
+FORMATS = {DISCRETE: {"sharpness": 0}, CONTINUOUS: {"middle": 1, "half": 1}}
 
 
-class AbstractEnsemble(eqx.Module):
-    """Members that act together."""
+class EnsemblePolicy(Policy):
+    """K perceptrons that act together, see `irleed.policies.actor.EnsembleActor`."""
 
-    @abc.abstractmethod
-    def together(self, observation: Shaped[Array, "..."]) -> Float[Array, " out"]:
-        """What the members make of a conditioned observation, to be traced."""
-
-
-class NetworkPolicy(AbstractEnsemble):
-    """K members that act together: the mean of their log probabilities decides."""
-
-    members: SoftmaxPolicy  # of perceptrons; leading axis K
+    members: Actor  # of perceptrons; leading axis K
     conditioning: Conditioning | None = None  # of observations, before the members see them
-
-    def __call__(self, observation: Shaped[Array, "..."]) -> Float[Array, " A"]:
-        """Unnormalised log probabilities in one situation, to be traced."""
-        return self.together(conditioned(self.conditioning, observation))
-
-    def together(self, observation: Shaped[Array, "..."]) -> Float[Array, " A"]:
-        """See `AbstractEnsemble.together`."""
-        return jnp.mean(jax.vmap(lambda member: jax.nn.log_softmax(member.logits(observation)))(self.members), 0)
 
     @property
     def observation_shape(self) -> tuple[int, ...]:
-        """Shape of one observation."""
-        return self._network.inputs.centre.shape[1:]
+        """The shape of one observation."""
+        return self.network.inputs.centre.shape[1:]
+
+    @property
+    def actions(self) -> Actions:
+        """The number of discrete actions, or the bounds of vectors."""
+        if isinstance(self.members.head, Squashing):
+            middle, half = (np.asarray(part)[0] for part in (self.members.head.middle, self.members.head.half))
+            return Bounds(middle - half, middle + half)
+        return self.network.offsets[-1].shape[-1]
 
     @property
     def size(self) -> int:
-        """How many members there are."""
-        return len(self.members.sharpness)
+        """The number of members."""
+        return len(self.network.offsets[-1])
 
     @property
-    def actor(self) -> SoftmaxPolicy:
-        """What plays."""
-        return SoftmaxPolicy(self, jnp.asarray(1.0, jnp.float32))
+    def network(self) -> Mlp:
+        """The members' perceptrons; leading axis K."""
+        if not isinstance(self.members.network, Mlp):
+            raise TypeError(f"members of perceptrons, not of {type(self.members.network).__name__}")
+        return self.members.network
+
+    @property
+    def actor(self) -> EnsembleActor:
+        """The same policy for traced functions."""
+        return EnsembleActor(self.members, self.conditioning)
 
     def predict(
-        self, observation: ArrayLike, deterministic: bool = False, seed: int | None = None
-    ) -> tuple[Array | np.integer, None]:
-        """Actions for one observation or a batch; the second value is there for callers of Stable-Baselines3."""
-        scores = self.scores(observation)
-        if not deterministic:  # by Gumbel's trick: the largest of log probability plus noise
-            scores = scores + np.random.default_rng(seed).gumbel(size=scores.shape)
-        return scores.argmax(-1), None
-
-    def scores(self, observation: ArrayLike) -> Float[np.ndarray, "*batch A"]:
-        """Log probabilities, but for a constant in each situation, for one observation or a batch."""
-        return outputs(self, self.conditioning, observation, self.observation_shape)
+        self, observation: ArrayLike | int, deterministic: bool = False, seed: int | None = None
+    ) -> tuple[Array | np.generic, None]:
+        """Greedy or sampled actions for one observation or a batch, and None."""
+        found, count, shape = self._distributions(observation)
+        key = jax.random.key(int(np.random.default_rng(seed).integers(2**31)))  # without a seed, another each time
+        action = np.asarray(_acted(found, jax.random.split(key, count), deterministic))
+        return action.reshape((*shape, *action.shape[1:]))[()], None
 
     def log_likelihood(self, observation: ArrayLike, action: ArrayLike) -> Float[np.ndarray, " B"]:
-        """Of each action of a batch."""
-        scores, chosen = self.scores(observation), np.asarray(action, np.int64)
-        return log_softmax(scores, axis=-1)[np.arange(len(chosen)), chosen].astype(float)
+        """The log probability, or log density, of each action of a batch."""
+        taken = checked_actions(action, self.actions)
+        return np.asarray(_log_likelihoods(self._distributions(observation)[0], taken), float)
+
+    def log_probabilities(self, observation: ArrayLike) -> Float[np.ndarray, "*batch A"]:
+        """The log probability of every discrete action, for one observation or a batch."""
+        found, _, shape = self._distributions(observation)
+        if not isinstance(found, Categorical):
+            raise TypeError("log probabilities of every action, of a policy of vectors")
+        return np.asarray(jax.nn.log_softmax(found.logits), float).reshape((*shape, -1))
 
     def save(self, path: str | Path) -> None:
         """Write a safetensors file: arrays and a line of JSON, no code."""
-        write_network(path, FORMAT, self._network, {"sharpness": self.members.sharpness}, self.conditioning)
+        form = CONTINUOUS if isinstance(self.members.head, Squashing) else DISCRETE
+        others = {name: getattr(self.members.head, name) for name in FORMATS[form]}
+        write_network(path, form, self.network, others, self.conditioning)
 
     @classmethod
-    def load(cls, path: str | Path) -> "NetworkPolicy":
+    def load(cls, path: str | Path) -> "EnsemblePolicy":
         """Read what `save` wrote."""
-        network, (sharpness,), conditioning = read_network(path, FORMAT, {"sharpness": 0})
-        return cls(SoftmaxPolicy(network, sharpness), conditioning)
+        form, network, others, conditioning = read_network(path, FORMATS)
+        if form == DISCRETE:
+            return cls(Actor(network, Softmax(**others)), conditioning)
+        with refusing(path, "a saved policy"):
+            _check_bounds(others["middle"], others["half"], network.offsets[-1].shape[-1])
+        return cls(Actor(network, Squashing(**others)), conditioning)
 
-    @property
-    def _network(self) -> Mlp:
-        return perceptron(self.members.network)
+    def _distributions(self, observation: ArrayLike) -> tuple[ActionDistribution, int, tuple[int, ...]]:
+        """The distributions for a batch of observations, their number, and the batch's own shape.
 
-
-def perceptron(network: object) -> Mlp:
-    """The network itself, which is known to be one of ours."""
-    if not isinstance(network, Mlp):
-        raise TypeError(f"members of perceptrons, not of {type(network).__name__}")
-    return network
-
-
-def conditioned(conditioning: Conditioning | None, observation: Shaped[Array, "..."]) -> Shaped[Array, "..."]:
-    """What the members of a policy see of an observation in single precision, to be traced."""
-    return observation if conditioning is None else conditioning(observation)
-
-
-def outputs(
-    policy: AbstractEnsemble, conditioning: Conditioning | None, observation: ArrayLike, shape: tuple[int, ...]
-) -> Float[np.ndarray, "*batch out"]:
-    """What a policy makes of one observation of this shape, or of a batch; anything else is refused.
-
-    Observations are conditioned in double precision, if they are at all.
-    """
-    obs, got = np.asarray(observation), None
-    expected = f"finite numbers of shape {shape}, or a batch of it"
-    if obs.shape[-len(shape) or obs.ndim :] != shape or obs.ndim > len(shape) + 1:
-        got = f"shape {obs.shape}"
-    elif obs.dtype.kind not in "biuf":
-        got = f"type {obs.dtype}"
-    elif not np.isfinite(obs).all():
-        got = "what is not a number"
-    if got is not None:
-        raise SpaceError(problem("observation", got=got, expected=expected, remedy="give what it was trained on"))
-    batch = obs.reshape(-1, *shape)
-    seen = batch.astype(np.float32) if conditioning is None else conditioning.exact(batch)
-    found = np.asarray(_outputs(policy, seen))
-    if not np.isfinite(found).all():  # of weights or observations so large that their products overflow
-        got, remedy = "NaN or infinity", "use another policy, and look at the size of the observations"
-        raise DataError(problem("the policy's outputs", got=got, expected="finite numbers", remedy=remedy))
-    return found.reshape(*obs.shape[: obs.ndim - len(shape)], -1)
+        Observations are conditioned in double precision. Observations and outputs that are not finite are refused.
+        """
+        obs, shape, got = np.asarray(observation), self.observation_shape, None
+        if obs.shape[-len(shape) or obs.ndim :] != shape or obs.ndim > len(shape) + 1:
+            got = f"shape {obs.shape}"
+        elif obs.dtype.kind not in "biuf":
+            got = f"type {obs.dtype}"
+        elif not np.isfinite(obs).all():
+            got = "NaN or infinity"
+        if got is not None:
+            expected = f"finite numbers of shape {shape}, or a batch of it"
+            remedy = "give observations such as the policy was trained on"
+            raise SpaceError(problem("observation", got=got, expected=expected, remedy=remedy))
+        batch = obs.reshape(-1, *shape)
+        seen = batch.astype(np.float32) if self.conditioning is None else self.conditioning.exact(batch)
+        found, finite = _distributions(EnsembleActor(self.members), seen)
+        if not finite:  # of weights or observations so large that their products overflow
+            got, remedy = "NaN or infinity", "use another policy, and look at the size of the observations"
+            raise DataError(problem("the policy's outputs", got=got, expected="finite numbers", remedy=remedy))
+        return found, len(batch), obs.shape[: obs.ndim - len(shape)]
 
 
 @jax.jit
-def _outputs(policy, obs: Float[Array, "B ..."]) -> Float[Array, "B out"]:
-    return jax.vmap(policy.together)(obs)
+def _distributions(actor: EnsembleActor, obs: Float[Array, "B ..."]) -> tuple[ActionDistribution, Bool[Array, ""]]:
+    """The distributions in a batch of states, and whether all numbers that they are made of are finite."""
+    outputs = jax.vmap(actor.outputs)(obs)
+    found = jax.vmap(actor.members.head.averaged)(outputs)
+    finite = [jnp.all(jnp.isfinite(leaf)) for leaf in (outputs, *jax.tree.leaves(found))]
+    return found, jnp.all(jnp.stack(finite))
+
+
+@jax.jit(static_argnames="greedy")
+def _acted(found: ActionDistribution, keys: Shaped[Array, " B"], greedy: bool) -> Array:
+    return jax.vmap(lambda each, key: each.mode() if greedy else each.sample(key))(found, keys)
+
+
+@jax.jit
+def _log_likelihoods(found: ActionDistribution, action: Array) -> Float[Array, " B"]:
+    return jax.vmap(lambda each, taken: each.log_prob(taken))(found, action)
+
+
+def _check_bounds(middle: np.ndarray, half: np.ndarray, outputs: int) -> None:
+    """Raise a ValueError unless these are the finite bounds of an action space, with two outputs for each number."""
+    if middle.shape != half.shape or outputs != 2 * middle.shape[-1]:
+        raise ValueError(f"bounds of {middle.shape[-1]} numbers and layers with {outputs} outputs")
+    if np.ptp(middle, 0).any() or np.ptp(half, 0).any():
+        raise ValueError("bounds that differ between the members")
+    with np.errstate(over="ignore"):
+        if not np.isfinite([middle + half, middle - half]).all():
+            raise ValueError("bounds that are not finite")

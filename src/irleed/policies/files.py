@@ -2,18 +2,12 @@
 
 from pathlib import Path
 
-from irleed.policies import base as tabular
-from irleed.policies import ensemble
-from irleed.policies import gaussian as gaussian_ensemble
-from irleed.policies.base import TabularPolicy, read_format
-from irleed.policies.ensemble import NetworkPolicy
-from irleed.policies.gaussian import GaussianEnsemble
+from irleed.policies import ensemble, tabular
+from irleed.policies.base import Policy, read_format
 
-Policy = TabularPolicy | NetworkPolicy | GaussianEnsemble
-KINDS: dict[str, type[TabularPolicy] | type[NetworkPolicy] | type[GaussianEnsemble]] = {
-    tabular.FORMAT: TabularPolicy,
-    ensemble.FORMAT: NetworkPolicy,
-    gaussian_ensemble.FORMAT: GaussianEnsemble,
+KINDS: dict[str, type[Policy]] = {
+    tabular.FORMAT: tabular.TabularPolicy,
+    **dict.fromkeys(ensemble.FORMATS, ensemble.EnsemblePolicy),
 }
 
 

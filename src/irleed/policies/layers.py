@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 
@@ -34,19 +34,22 @@ def write_network(
 
 
 def read_network(
-    path: str | Path, form: str, others: Mapping[str, int]
-) -> tuple[Mlp, list[np.ndarray], Conditioning | None]:
-    """What `write_network` wrote, K perceptrons; `others` says how many axes each array has beside that of members."""
+    path: str | Path, forms: Mapping[str, Mapping[str, int]]
+) -> tuple[str, Mlp, dict[str, np.ndarray], Conditioning | None]:
+    """What `write_network` wrote: the format, K perceptrons, the arrays that belong to them, and the conditioning.
 
-    def check(header: Mapping[str, object], tensors: Mapping[str, Tensor]) -> None:
+    `forms` has by format the names of these arrays, and how many axes each has after that of the members.
+    """
+
+    def check(header: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
         if header.get("activation") not in list(ACTIVATIONS):  # a list, as what is in the file may be anything
             raise ValueError(f"activation {header.get('activation')}")
-        check_shapes(tensors, others, members=True)
+        check_shapes(tensors, forms[header["format"]], members=True)
 
-    header, arrays = read_tensors(path, (form,), check, check_numbers)
+    header, arrays = read_tensors(path, tuple(forms), check, check_numbers)
     network = assembled(arrays, cast(Activation, header["activation"]))
     conditioning = Conditioning(*(arrays[name] for name in FIELDS)) if FIELDS[0] in arrays else None
-    return network, [arrays[name] for name in others], conditioning
+    return header["format"], network, {name: arrays[name] for name in forms[header["format"]]}, conditioning
 
 
 def assembled(arrays: Mapping[str, np.ndarray], activation: Activation = "elu") -> Mlp:

@@ -9,10 +9,10 @@ import numpy as np
 
 from irleed._typing import Array, Float, Key, Shaped
 from irleed.algorithms.agent import AbstractAgent, AgentState
-from irleed.algorithms.base import Actions
 from irleed.algorithms.training import Progress
 from irleed.data.transitions import Transitions
-from irleed.policies.base import AbstractActor
+from irleed.envs.step import Actions
+from irleed.policies.actor import AbstractActor
 from irleed.rollout.evaluation import Played
 from irleed.runs.checkpoint import Keeper
 
@@ -63,11 +63,11 @@ class AbstractArena(abc.ABC):
 
 def counted(agent: AbstractAgent, progress: Progress | None) -> Progress | None:
     """Progress that is told of steps in the environment, by whoever counts rounds."""
-    if progress is None or agent.copies == 1:
+    if progress is None or agent.num_envs == 1:
         return progress
 
     def told(done: int, total: int, **figures: float) -> None:
-        progress(min(done * agent.copies, agent.steps), min(total * agent.copies, agent.steps), **figures)
+        progress(min(done * agent.num_envs, agent.steps), min(total * agent.num_envs, agent.steps), **figures)
 
     return told
 

@@ -13,7 +13,7 @@ from scipy.stats import t as student
 from irleed._typing import Array, Bool, Float, Key, Shaped
 from irleed.envs.step import AbstractEnv
 from irleed.model.expertise import INTERVAL
-from irleed.policies.base import AbstractActor
+from irleed.policies.actor import AbstractActor
 
 # From a key and an observation to an action.
 Act = Callable[[Key, Shaped[Array, "..."]], Shaped[Array, "..."]]

@@ -72,7 +72,7 @@ class HostArena(AbstractArena):
         new episodes by a seed of its own, whether or not the run was stopped before it: that cuts an episode short
         between two steps, each of which is whole.
         """
-        env, told = self._lanes(len(keys) * agent.copies), counted(agent, progress)
+        env, told = self._lanes(len(keys) * agent.num_envs), counted(agent, progress)
         start = functools.partial(begin_on_host, agent, keys, env, data, demonstrators)
 
         def on(state: AgentState, done: int, steps: int) -> tuple[AgentState, Array]:

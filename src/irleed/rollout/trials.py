@@ -40,7 +40,7 @@ def learn_and_try(
     """
     stretch = -(-agent.rounds // max(1, round(agent.steps / every)))  # in rounds
     count = -(-agent.rounds // stretch)
-    with contextlib.closing(arena.beside(len(keys) * agent.copies)) as env:
+    with contextlib.closing(arena.beside(len(keys) * agent.num_envs)) as env:
 
         def start() -> tuple[AgentState, Array]:
             state = begin_on_host(agent, keys, env, data, demonstrators)
@@ -52,7 +52,7 @@ def learn_and_try(
             policies = jax.vmap(agent.policy)(state.learner.parameters)
             earned = arena.returns(jax.random.fold_in(play_key, done), policies, likeliest, episodes).mean(1)
             if look is not None:
-                look((done + rounds) * agent.copies, policies, earned)
+                look((done + rounds) * agent.num_envs, policies, earned)
             curve = jnp.asarray(carry[1]).at[:, done // stretch].set(jnp.asarray(earned, jnp.float32))
             return (state, curve), np.asarray(infos[-1].loss)
 

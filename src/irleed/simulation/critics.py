@@ -14,16 +14,17 @@ from safetensors.numpy import save
 from irleed._io.files import beside
 from irleed._io.safetensors import Tensor, read_arrays, read_header, refusing
 from irleed._typing import Array, Float, Int, Key, Scalar
-from irleed.algorithms.base import Actions
 from irleed.data.demonstrations import Demonstrations, Episode
+from irleed.envs.step import Actions
 from irleed.errors import SpaceError, problem
+from irleed.model.actions import Categorical
 from irleed.model.networks import Activation, Mlp
 from irleed.policies.layers import assembled, check_numbers, check_shapes
 from irleed.rollout.evaluation import Played
 
 
 class BiasKind(eqx.Module):
-    """What networks biases are: sizes of the hidden layers, and what is between them."""
+    """The architecture of bias networks."""
 
     hidden: tuple[int, ...] = eqx.field(static=True, default=(128, 128))
     activation: Activation = eqx.field(static=True, default="relu")
@@ -33,11 +34,11 @@ USUAL = BiasKind()
 
 
 class CriticDemonstrator(eqx.Module):
-    """One demonstrator."""
+    """A demonstrator who acts by a critic, of known precision and bias."""
 
     critic: Mlp
     bias: Mlp
-    precision: Float[Array, ""]  # infinite: always the largest value
+    precision: Float[Array, ""]  # infinite: greedy actions
     bias_scale: Float[Array, ""]
 
     @classmethod
@@ -51,11 +52,12 @@ class CriticDemonstrator(eqx.Module):
         return cls(critic, bias, jnp.asarray(precision, jnp.float32), jnp.asarray(bias_scale, jnp.float32))
 
     def act(self, key: Key, observation: Float[Array, "..."]) -> Int[Array, ""]:
-        """An action in one situation."""
-        value = self.critic(observation) + self.bias_scale * self.bias(observation)
-        hard = jnp.isinf(self.precision)
-        drawn = jax.random.categorical(key, jnp.where(hard, 1.0, self.precision) * value)
-        return jnp.where(hard, jnp.argmax(value), drawn)
+        """An action in one state."""
+        greedy = jnp.isinf(self.precision)
+        log_precision = jnp.log(jnp.where(greedy, 1.0, self.precision))
+        bias = self.bias_scale * self.bias(observation)
+        own = Categorical(self.critic(observation)).as_demonstrator(log_precision, bias)
+        return jnp.where(greedy, own.mode(), own.sample(key))
 
 
 def draw_demonstrators(
@@ -66,7 +68,7 @@ def draw_demonstrators(
     demonstrators: int,
     kind: BiasKind = USUAL,
 ) -> CriticDemonstrator:
-    """So many, along a leading axis D."""
+    """So many demonstrators, along a leading axis D."""
     draw = jax.vmap(lambda own: CriticDemonstrator.draw(own, critic, max_precision, bias_scale, kind))
     return draw(jax.random.split(key, demonstrators))
 

@@ -10,16 +10,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from irleed._typing import Array, Float, Int, Key, Shaped
-from irleed.algorithms.experts.sac import SacExpert
-from irleed.algorithms.experts.soft_q import SoftCritic
-from irleed.algorithms.iq.sac import Sac
-from irleed.algorithms.iq.soft_q import SoftQ
+from irleed.algorithms.experts import SacExpert, SoftQExpert
+from irleed.algorithms.iq import OfflineIrleed, SacIrleed
 from irleed.algorithms.training import Progress, train_all
 from irleed.data.transitions import Transitions, stack
-from irleed.model.actions import GaussianPolicy
 from irleed.model.networks import Mlp
-from irleed.policies.base import AbstractActor
-from irleed.policies.gaussian import GaussianEnsemble
+from irleed.policies.actor import Actor
+from irleed.policies.ensemble import EnsemblePolicy
 from irleed.rollout import AbstractArena, HostArena, drawn
 from irleed.rollout.evaluation import Played
 from irleed.rollout.trials import learn_and_try
@@ -38,7 +35,7 @@ class Stages:
         with (folder / "stages.csv").open("w", newline="", encoding="utf-8") as file:
             csv.writer(file).writerow(("file", "run", "steps", "greedy", "drawn"))
 
-    def keep(self, steps: int, policies: GaussianPolicy, earned: Float[np.ndarray, " P"]) -> None:
+    def keep(self, steps: int, policies: Actor, earned: Float[np.ndarray, " P"]) -> None:
         """The policies of all runs after so many steps."""
         by_chance = self._arena.returns(jax.random.fold_in(self._key, steps), policies, drawn, EPISODES).mean(1)
         with (self._folder / "stages.csv").open("a", newline="", encoding="utf-8") as file:
@@ -48,9 +45,9 @@ class Stages:
                 csv.writer(file).writerow((name, number, steps, round(float(greedy), 1), round(float(chance), 1)))
 
 
-def one_of(policies: GaussianPolicy, number: int) -> GaussianEnsemble:
+def one_of(policies: Actor, number: int) -> EnsemblePolicy:
     """One of several policies, as what is saved."""
-    return GaussianEnsemble(jax.tree.map(lambda leaf: jnp.asarray(leaf)[number][None], policies))
+    return EnsemblePolicy(jax.tree.map(lambda leaf: jnp.asarray(leaf)[number][None], policies))
 
 
 STAGE_EPISODES = 5
@@ -59,19 +56,19 @@ STAGE_EPISODES = 5
 class Experts(NamedTuple):
     """Policies along a leading axis, where each diverged (-1: nowhere), and how to write one of them to a file."""
 
-    policies: AbstractActor
+    policies: Actor
     diverged: Int[Array, " P"]
     save: Callable[[Path, int], None]
 
 
-def by_reward(arena: AbstractArena, keys: Shaped[Array, " P"], agent: SoftCritic, told: Progress) -> Experts:
+def by_reward(arena: AbstractArena, keys: Shaped[Array, " P"], agent: SoftQExpert, told: Progress) -> Experts:
     """Soft Q-learning on the true reward."""
     learnt = arena.learn(agent, keys, None, 0, told).learner
-    return _critics(jax.vmap(agent.policy)(learnt.parameters), learnt.diverged, learnt.parameters.q)
+    return _critics(jax.vmap(agent.policy)(learnt.parameters), learnt.diverged, learnt.parameters.actor.network)
 
 
 def by_imitation(
-    arena: AbstractArena, key: Key, critic: Mlp, episodes: int, learner: SoftQ, seeds: int, told: Progress
+    arena: AbstractArena, key: Key, critic: Mlp, episodes: int, learner: OfflineIrleed, seeds: int, told: Progress
 ) -> Experts:
     """Inverse soft Q-learning from the play of a critic: how the critics of the paper's demonstrators were made.
 
@@ -83,13 +80,13 @@ def by_imitation(
     played = arena.play(play_key, expert, CriticDemonstrator.act, episodes)
     learn_keys = jax.random.split(learn_key, seeds)
     state, _ = train_all(learner, learn_keys, _copies(played, seeds), arena.actions, 1, told)
-    return _critics(jax.vmap(learner.policy)(state.parameters), state.diverged, state.parameters.q)
+    return _critics(jax.vmap(learner.policy)(state.parameters), state.diverged, state.parameters.actor.network)
 
 
 def by_actor_critic(
     arena: HostArena,
     keys: Shaped[Array, " P"],
-    agent: SacExpert | Sac,
+    agent: SacExpert | SacIrleed,
     told: Progress,
     stages: Stages | None = None,
     count: int = 1,
@@ -106,7 +103,7 @@ def by_actor_critic(
     return Experts(policies, learnt.diverged, lambda path, number: one_of(policies, number).save(path))
 
 
-def shown_by(arena: HostArena, key: Key, policy: GaussianEnsemble, episodes: int, seeds: int) -> Transitions:
+def shown_by(arena: HostArena, key: Key, policy: EnsemblePolicy, episodes: int, seeds: int) -> Transitions:
     """So many episodes of a policy by drawn actions, the same for every run."""
     played = arena.play(key, jax.tree.map(lambda leaf: np.asarray(leaf)[None], policy.actor), drawn, episodes)
     return _copies(played, seeds)
@@ -116,7 +113,7 @@ def _copies(played: Played, seeds: int) -> Transitions:
     return stack([Transitions.from_demonstrations(to_demonstrations(played))] * seeds)
 
 
-def _critics(policies: AbstractActor, diverged: Int[Array, " P"], critics: Mlp) -> Experts:
+def _critics(policies: Actor, diverged: Int[Array, " P"], critics: Mlp) -> Experts:
     def save(path: Path, number: int) -> None:
         save_critic(path, jax.tree.map(lambda leaf: leaf[number], critics))
 

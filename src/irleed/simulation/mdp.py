@@ -14,6 +14,7 @@ from irleed.algorithms.tabular.visitation import Rollout, rollout
 from irleed.data.demonstrations import Demonstrations
 from irleed.envs.mdp import FiniteMDP
 from irleed.errors import ConfigError, problem
+from irleed.model.demonstrators import perceived
 
 SOFT = Soft()
 
@@ -77,10 +78,11 @@ def simulate_rollouts(
 def _pursued(
     mdp: FiniteMDP, weights: Float[Array, " F"] | None, precision: Float[Array, ""], bias: Float[Array, " F"]
 ) -> Reward:
-    r"""What one demonstrator pursues: $\beta(\theta + \epsilon)^\top f$, or $\beta(r + \epsilon^\top f)$ by table."""
+    r"""The reward of one demonstrator: $\beta(\theta + \epsilon)^\top f$, or $\beta(r + \epsilon^\top f)$ by table."""
     if weights is None:
-        return precision * (jnp.asarray(mdp.reward) + by_action(mdp, mdp.rewards(bias)))
-    return mdp.rewards(precision * (weights + bias))
+        reward = jnp.asarray(mdp.reward)
+        return perceived(jnp.broadcast_to(precision, reward.shape[:1]), reward, by_action(mdp, mdp.rewards(bias)))
+    return mdp.rewards(perceived(precision, weights, bias))
 
 
 @in_double_precision

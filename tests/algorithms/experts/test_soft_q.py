@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from irleed.algorithms.agent import Replay
-from irleed.algorithms.experts.soft_q import SoftCritic
+from irleed.algorithms.experts import SoftQExpert
 from irleed.algorithms.interaction import on_device
 from irleed.envs.probes import PROBES
 from irleed.envs.step import Transition
@@ -18,10 +18,9 @@ pytestmark = pytest.mark.optax
 def test_known_values_are_found(name):
     """Ends are not bootstrapped from, cuts are: each probe catches one mistake."""
     probe = next(make for make in PROBES if getattr(make, "__name__", str(make)) == name)()
-    agent = SoftCritic(
-        hidden=(32,), steps=4000, batch=32, capacity=1000, warm=50, rate=5e-3, discount=0.8, temperature=1.0,
-        target_rate=0.05,
-    )  # fmt: skip
+    training = {"steps": 4000, "batch_size": 32, "buffer_size": 1000, "learning_starts": 50}
+    rates = {"learning_rate": 5e-3, "tau": 0.05}
+    agent = SoftQExpert(hidden=(32,), discount=0.8, temperature=1.0, **training, **rates)
     state = jax.jit(lambda key: on_device(agent, key, probe)[0])(jax.random.key(0))
     found = jax.vmap(state.learner.parameters.q)(jnp.asarray(probe.observations))
     np.testing.assert_allclose(found, probe.soft_q(0.8), atol=0.15)

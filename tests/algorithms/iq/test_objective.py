@@ -1,6 +1,7 @@
 """The terms of one transition, against their definitions written out."""
 
 import jax
+import jax.numpy as jnp
 import jax.test_util
 import numpy as np
 import pytest
@@ -14,10 +15,17 @@ def log_sum_exp(q: np.ndarray) -> float:
     return float(np.log(np.sum(np.exp(q))))
 
 
+def terms(q, action: int, following, discount: float) -> objective.Terms:
+    """Of a transition with discrete actions."""
+    return objective.terms(
+        jnp.asarray(q)[action], jax.nn.logsumexp(q), jax.nn.logsumexp(following), np.asarray(discount, q.dtype)
+    )
+
+
 @pytest.mark.parametrize("action", [0, 2])
 @pytest.mark.parametrize("discount", [0.99, 0.0])
 def test_terms(action, discount):
-    term = objective.terms(Q, np.asarray(action, np.int32), NEXT, discount)
+    term = terms(jnp.asarray(Q), action, jnp.asarray(NEXT), discount)
     np.testing.assert_allclose(term.log_likelihood, np.log(np.exp(Q) / np.sum(np.exp(Q)))[action], rtol=1e-5)
     np.testing.assert_allclose(term.reward, Q[action] - discount * log_sum_exp(NEXT), rtol=1e-5)
     np.testing.assert_allclose(term.value_step, log_sum_exp(Q) - discount * log_sum_exp(NEXT), rtol=1e-5)
@@ -25,26 +33,18 @@ def test_terms(action, discount):
 
 def test_over_the_same_transition_value_and_reward_are_the_likelihood():
     """E[V(s) - discount V(s')] - E[r] collapses to the negative log-likelihood: offline and mixed losses agree."""
-    term = objective.terms(Q, np.asarray(1, np.int32), NEXT, 0.9)
+    term = terms(jnp.asarray(Q), 1, jnp.asarray(NEXT), 0.9)
     np.testing.assert_allclose(
         objective.mixed_loss(term, term, 0.5, 0.3), objective.demonstration_loss(term, 0.5), rtol=1e-5
     )
 
 
-def test_initial_value_telescopes():
-    """Along an endless path, the discounted sum of V(s) - discount V(s') is V(s_0)."""
-    values = np.random.default_rng(0).normal(size=(400, 3))
-    v = np.array([log_sum_exp(q) for q in values])
-    total = np.sum(0.9 ** np.arange(399) * (v[:-1] - 0.9 * v[1:]))
-    np.testing.assert_allclose(objective.initial_value(values[0].astype(np.float32), 0.9), 0.1 * total, rtol=1e-5)
-
-
 def test_gradients_are_those_of_finite_differences():
     with jax.enable_x64(True):
-        given = [Q.astype(float), NEXT.astype(float)]
+        given = [jnp.asarray(Q.astype(float)), jnp.asarray(NEXT.astype(float))]
 
         def loss(q_tm1, q_t):
-            term = objective.terms(q_tm1, np.asarray(1, np.int32), q_t, 0.9)
+            term = terms(q_tm1, 1, q_t, 0.9)
             return objective.demonstration_loss(term, 0.7) + objective.mixed_loss(term, term, 0.2, 0.3)
 
         jax.test_util.check_grads(loss, given, order=2, modes=["rev"])

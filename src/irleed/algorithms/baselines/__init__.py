@@ -1,1 +1,7 @@
-"""Baselines: behaviour cloning, ILEED, SQIL."""
+"""Baselines: behaviour cloning and ILEED from demonstrations alone, SQIL with an environment."""
+
+from irleed.algorithms.baselines.bc import BehaviourCloning
+from irleed.algorithms.baselines.ileed import Ileed
+from irleed.algorithms.baselines.sqil import Sqil
+
+__all__ = ["BehaviourCloning", "Ileed", "Sqil"]

@@ -1,57 +1,74 @@
-"""Behaviour cloning: the likelihood of the actions, whoever took them."""
+"""Behaviour cloning: maximum likelihood of the actions, whoever took them."""
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 
 from irleed._typing import Array, Float, Int, Key, Scalar, Shaped
-from irleed.algorithms.base import AbstractOffline
+from irleed.algorithms.base import AbstractOffline, ActionKind
 from irleed.data.transitions import Inputs, Row, Transitions
-from irleed.model.actions import View
-from irleed.model.networks import Activation, Mlp
-from irleed.policies.base import SoftmaxPolicy
+from irleed.envs.step import Actions
+from irleed.model.demonstrators import Description
+from irleed.model.networks import Activation
+from irleed.policies.actor import Actor
 
 
 class Parameters(eqx.Module):
-    """The policy's logits, and as many zeros as there are demonstrators: cloning knows no difference."""
+    """The policy, and a zero for each demonstrator: cloning treats them alike."""
 
-    logits: Mlp
+    actor: Actor
     demonstrators: Float[Array, " D"]
 
 
 class BehaviourCloning(AbstractOffline):
-    """Settings as those of `irleed.algorithms.iq.soft_q.SoftQ`."""
+    """Settings as those of `irleed.algorithms.iq.OfflineIrleed`; the defaults suit discrete actions."""
 
     hidden: tuple[int, ...] = eqx.field(static=True, default=(64, 64))
     activation: Activation = eqx.field(static=True, default="norm_relu")
     steps: int = eqx.field(static=True, default=20_000)
-    batch: int = eqx.field(static=True, default=32)
-    decay: bool = eqx.field(static=True, default=True)
-    rate: Scalar = 1e-3
+    batch_size: int = eqx.field(static=True, default=32)
+    anneal_lr: bool = eqx.field(static=True, default=True)
+    learning_rate: Scalar = 1e-3
 
-    def parameters(self, key: Key, inputs: Inputs, actions: int, demonstrators: int) -> Parameters:
-        """See `AbstractAlgorithm.parameters`."""
-        logits = Mlp.init(key, inputs, (*self.hidden, actions), self.activation)
-        return Parameters(logits, jnp.zeros(demonstrators, jnp.float32))
+    @classmethod
+    def continuous(cls, **settings) -> "BehaviourCloning":
+        """The settings for vectors."""
+        return cls(**{"hidden": (128, 128), "batch_size": 64, **settings})
 
-    def rates(self) -> dict[str, Scalar]:
-        """See `AbstractAlgorithm.rates`."""
-        return {"logits": self.rate, "demonstrators": 0.0}
+    @property
+    def action_kinds(self) -> tuple[ActionKind, ...]:
+        """Discrete actions and vectors."""
+        return ("discrete", "continuous")
+
+    def parameters(self, key: Key, inputs: Inputs, actions: Actions, demonstrators: int) -> Parameters:
+        """The initial parameters; of vectors, those of `OfflineIrleed`, of which this is a special case."""
+        own_key = key if isinstance(actions, int) else jax.random.split(key, 3)[0]
+        actor = Actor.init(own_key, inputs, actions, self.hidden, self.activation)
+        return Parameters(actor, jnp.zeros(demonstrators, jnp.float32))
+
+    def learning_rates(self) -> dict[str, Scalar]:
+        """The learning rate of each field of the parameters."""
+        return {"actor": self.learning_rate, "demonstrators": 0.0}
 
     def loss(self, parameters: Parameters, batch: Row) -> Float[Array, ""]:
-        """Mean negative log-likelihood."""
-        log_policy = jax.nn.log_softmax(jax.vmap(parameters.logits)(batch.obs))
-        return -jnp.mean(jnp.take_along_axis(log_policy, batch.action[:, None], -1))
+        """Mean negative log likelihood; of vectors, of the z behind them, which differs by a constant."""
+        policy = parameters.actor.batch(batch.obs)
+        return -jnp.mean(policy.logit(batch.action) - policy.log_partition())
 
-    def policy(self, parameters: Parameters) -> SoftmaxPolicy:
-        """See `AbstractAlgorithm.policy`."""
-        return SoftmaxPolicy(parameters.logits, jnp.asarray(1.0, jnp.float32))
+    def policy(self, parameters: Parameters) -> Actor:
+        """The learnt policy."""
+        return parameters.actor
 
     def log_precision(self, parameters: Parameters, data: Transitions) -> Float[Array, " D"]:
-        """All alike."""
+        """Zeros."""
         return parameters.demonstrators
 
-    def view(self, parameters: Parameters, observation: Shaped[Array, "..."], demonstrator: Int[Array, ""]) -> View:
-        """See `AbstractAlgorithm.view`: all alike."""
-        values = parameters.logits(observation)
-        return View.of(values, values)
+    def describe(
+        self,
+        parameters: Parameters,
+        observation: Shaped[Array, "..."],
+        action: Shaped[Array, "..."],
+        demonstrator: Int[Array, ""],
+    ) -> Description:
+        """By the shared policy."""
+        return Description.without_bias(parameters.actor(observation).log_prob(action))

@@ -1,7 +1,8 @@
-r"""ILEED (Beliaev et al., 2022): behaviour cloning with a skill that depends on who acts and on the situation.
+r"""ILEED (Beliaev et al., 2022): behaviour cloning with a skill that depends on the demonstrator and on the state.
 
-Demonstrator $i$ follows the shared policy with probability $\rho_i(s) = \sigma(f(s)^\top \omega_i)$ and acts at random
-otherwise: $\pi_i(a|s) = \rho_i(s)\,\pi(a|s) + (1 - \rho_i(s))/A$. Policy, embedding of situations $f$ and embeddings of
+Demonstrator $i$ follows the shared policy with probability $\rho_i(s) = \sigma(f(s)^\top \omega_i)$ and acts uniformly
+at random otherwise: $\pi_i(a|s) = \rho_i(s)\,\pi(a|s) + (1 - \rho_i(s))\,u(a)$, where $u$ is $1/A$ for $A$ discrete
+actions, and 1 over the volume of the bounds of vectors. The policy, the embedding of states $f$ and the embeddings of
 demonstrators $\omega_i$ are learnt together by maximum likelihood.
 """
 
@@ -12,18 +13,21 @@ import jax
 import jax.numpy as jnp
 
 from irleed._typing import Array, Float, Int, Key, Scalar, Shaped
-from irleed.algorithms.base import AbstractOffline
+from irleed.algorithms.base import AbstractOffline, ActionKind
 from irleed.data.transitions import Inputs, Row, Transitions
-from irleed.model.actions import View
-from irleed.model.demonstrators import gauge
+from irleed.envs.step import Actions
+from irleed.model.actions import ActionDistribution
+from irleed.model.demonstrators import Description, gauge
 from irleed.model.networks import Activation, Mlp
-from irleed.policies.base import SoftmaxPolicy
+from irleed.policies.actor import Actor
+
+LEAST = 1e-6  # the least probability of following and of not; in single precision, a skill can be 1 exactly
 
 
 class Skill(eqx.Module):
-    """Embeddings of situations and of demonstrators."""
+    """Embeddings of states and of demonstrators."""
 
-    situation: Mlp
+    state: Mlp
     demonstrator: Float[Array, "D K"]
 
     @classmethod
@@ -32,16 +36,16 @@ class Skill(eqx.Module):
     ) -> "Skill":
         """Layers of these sizes, the last one being that of the embeddings."""
         return cls(
-            situation=Mlp.init(keys[0], inputs, sizes, activation),
+            state=Mlp.init(keys[0], inputs, sizes, activation),
             demonstrator=jax.random.normal(keys[1], (demonstrators, sizes[-1]), jnp.float32),
         )
 
     def __call__(self, observation: Float[Array, "..."], demonstrator: Int[Array, ""]) -> Float[Array, ""]:
         r"""$\rho_i(s)$."""
-        return jax.nn.sigmoid(jnp.dot(self.situation(observation), self.demonstrator[demonstrator]))
+        return jax.nn.sigmoid(jnp.dot(self.state(observation), self.demonstrator[demonstrator]))
 
     def log_odds(self, data: Transitions) -> Float[Array, " D"]:
-        """The mean skill of each where they were seen, as log odds: an order, on no common scale with precision."""
+        """The log odds of each one's mean skill in their own states: an order, on no common scale with precision."""
         skill = jax.vmap(self)(data.obs, data.demonstrator)
         counted = jnp.arange(len(skill)) < data.size
         own = jax.nn.one_hot(data.demonstrator, len(self.demonstrator)) * counted[:, None]
@@ -52,58 +56,71 @@ class Skill(eqx.Module):
 class Parameters(eqx.Module):
     """Policy and skill."""
 
-    logits: Mlp
+    actor: Actor
     skill: Skill
 
 
 class Ileed(AbstractOffline):
-    """Settings as those of `irleed.algorithms.iq.soft_q.SoftQ`; `embedding` is the size K of the embeddings."""
+    """Settings as those of `BehaviourCloning`; `embedding` is the size K of the embeddings."""
 
     hidden: tuple[int, ...] = eqx.field(static=True, default=(64, 64))
     activation: Activation = eqx.field(static=True, default="norm_relu")
     embedding: int = eqx.field(static=True, default=2)
     steps: int = eqx.field(static=True, default=20_000)
-    batch: int = eqx.field(static=True, default=32)
-    decay: bool = eqx.field(static=True, default=True)
-    rate: Scalar = 1e-3
+    batch_size: int = eqx.field(static=True, default=32)
+    anneal_lr: bool = eqx.field(static=True, default=True)
+    learning_rate: Scalar = 1e-3
 
-    def parameters(self, key: Key, inputs: Inputs, actions: int, demonstrators: int) -> Parameters:
-        """See `AbstractAlgorithm.parameters`."""
+    @classmethod
+    def continuous(cls, **settings) -> "Ileed":
+        """The settings for vectors."""
+        return cls(**{"hidden": (128, 128), "batch_size": 64, **settings})
+
+    @property
+    def action_kinds(self) -> tuple[ActionKind, ...]:
+        """Discrete actions and vectors."""
+        return ("discrete", "continuous")
+
+    def parameters(self, key: Key, inputs: Inputs, actions: Actions, demonstrators: int) -> Parameters:
+        """The initial parameters."""
         keys, embedding = jax.random.split(key, 3), (*self.hidden, self.embedding)
         return Parameters(
-            logits=Mlp.init(keys[0], inputs, (*self.hidden, actions), self.activation),
+            actor=Actor.init(keys[0], inputs, actions, self.hidden, self.activation),
             skill=Skill.init(keys[1:], inputs, demonstrators, embedding, self.activation),
         )
 
-    def rates(self) -> dict[str, Scalar]:
-        """See `AbstractAlgorithm.rates`."""
-        return {"logits": self.rate, "skill": self.rate}
-
-    def probabilities(
-        self, parameters: Parameters, observation: Float[Array, "..."], demonstrator: Int[Array, ""]
-    ) -> Float[Array, " A"]:
-        r"""$\pi_i$ in one situation."""
-        policy = jax.nn.softmax(parameters.logits(observation))
-        skill = parameters.skill(observation, demonstrator)
-        return skill * policy + (1 - skill) / policy.size
+    def learning_rates(self) -> dict[str, Scalar]:
+        """The learning rate of each field of the parameters."""
+        return {"actor": self.learning_rate, "skill": self.learning_rate}
 
     def loss(self, parameters: Parameters, batch: Row) -> Float[Array, ""]:
-        """Mean negative log-likelihood."""
+        """Mean negative log likelihood."""
+        skill = jax.vmap(parameters.skill)(batch.obs, batch.demonstrator)
+        return -jnp.mean(mixture_log_prob(parameters.actor.batch(batch.obs), skill, batch.action))
 
-        def one(obs, action, demonstrator):
-            return -jnp.log(self.probabilities(parameters, obs, demonstrator)[action] + 1e-8)
-
-        return jnp.mean(jax.vmap(one)(batch.obs, batch.action, batch.demonstrator))
-
-    def policy(self, parameters: Parameters) -> SoftmaxPolicy:
-        """See `AbstractAlgorithm.policy`."""
-        return SoftmaxPolicy(parameters.logits, jnp.asarray(1.0, jnp.float32))
+    def policy(self, parameters: Parameters) -> Actor:
+        """The shared policy."""
+        return parameters.actor
 
     def log_precision(self, parameters: Parameters, data: Transitions) -> Float[Array, " D"]:
-        """See `Skill.log_odds`."""
+        """The mean skill of each demonstrator as log odds, see `Skill.log_odds`."""
         return parameters.skill.log_odds(data)
 
-    def view(self, parameters: Parameters, observation: Shaped[Array, "..."], demonstrator: Int[Array, ""]) -> View:
-        """See `AbstractAlgorithm.view`: skill, no bias."""
-        chosen = jnp.log(self.probabilities(parameters, observation, demonstrator))
-        return View.of(chosen, parameters.logits(observation))
+    def describe(
+        self,
+        parameters: Parameters,
+        observation: Shaped[Array, "..."],
+        action: Shaped[Array, "..."],
+        demonstrator: Int[Array, ""],
+    ) -> Description:
+        """By the demonstrator's mixture of the shared policy and the uniform one."""
+        skill = parameters.skill(observation, demonstrator)
+        return Description.without_bias(mixture_log_prob(parameters.actor(observation), skill, action))
+
+
+def mixture_log_prob(
+    policy: ActionDistribution, skill: Float[Array, "*B"], action: Shaped[Array, "..."]
+) -> Float[Array, "*B"]:
+    r"""$\log(\rho\,\pi(a) + (1 - \rho)\,u(a))$, with $u$ the uniform distribution."""
+    follows, uniform = jnp.log(skill + LEAST), jnp.log(1.0 - skill + LEAST)
+    return jnp.logaddexp(follows + policy.log_prob(action), uniform + policy.uniform_log_prob())

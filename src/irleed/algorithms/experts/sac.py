@@ -1,7 +1,6 @@
-"""Experts with continuous actions: soft actor-critic (Haarnoja et al., 2018) on the true reward.
+"""Experts with continuous actions: soft actor-critic (Haarnoja et al., 2018) on the true reward."""
 
-Nothing of IRLEED needs them; they are what demonstrators of several stages of training are made from.
-"""
+from typing import ClassVar, cast
 
 import equinox as eqx
 import jax
@@ -9,93 +8,96 @@ import jax.numpy as jnp
 
 from irleed._typing import Array, Float, Int, Key, Scalar, Shaped
 from irleed.algorithms.agent import AbstractAgent
+from irleed.algorithms.base import ActionKind
 from irleed.algorithms.critics import Critics, soft_value
 from irleed.data.transitions import Inputs, Transitions
-from irleed.envs.step import Bounds, Transition
-from irleed.model.actions import GaussianPolicy, GaussianView, Squashing, gaussians
-from irleed.model.networks import Activation, Mlp
+from irleed.envs.step import Actions, Bounds, Transition
+from irleed.model.actions import SquashedGaussian, Squashing
+from irleed.model.demonstrators import Description
+from irleed.policies.actor import Actor
 
 
 class Parameters(eqx.Module):
-    """Actor, two critics, the logarithm of the temperature; and as many zeros as there are demonstrators."""
+    """Actor, two critics, the log temperature; and a zero for each demonstrator: they are treated alike."""
 
-    actor: Mlp
+    actor: Actor
     critics: Critics
     log_temperature: Float[Array, ""]
-    squashing: Squashing  # held fixed
-    demonstrators: Float[Array, " D"]  # held fixed: it knows no difference
+    demonstrators: Float[Array, " D"]
 
 
 class SacExpert(AbstractAgent):
-    """Soft actor-critic with two critics and a temperature that keeps the entropy of each action near `-narrow`.
+    """Soft actor-critic with two critics.
 
-    The higher `narrow`, the less do drawn actions differ from the likeliest. Other settings as those of
-    `irleed.algorithms.iq.sac.Sac`.
+    - `target_entropy`: of each number of an action, scaled to bounds from -1 to 1; the temperature adapts to it.
+    - Others as those of `irleed.algorithms.iq.SacIrleed`.
     """
 
+    exploration: ClassVar[float] = 0.0  # pyright: ignore[reportIncompatibleVariableOverride]  # a constant
     hidden: tuple[int, ...] = eqx.field(static=True, default=(256, 256))
-    activation: Activation = eqx.field(static=True, default="relu")
-    critic_activation: Activation = eqx.field(static=True, default="relu")
     steps: int = eqx.field(static=True, default=500_000)
-    batch: int = eqx.field(static=True, default=256)
-    decay: bool = eqx.field(static=True, default=True)
-    copies: int = eqx.field(static=True, default=8)
-    updates: int = eqx.field(static=True, default=4)
-    capacity: int = eqx.field(static=True, default=500_000)
-    warm: int = eqx.field(static=True, default=5_000)
-    rate: Scalar = 3e-4
+    batch_size: int = eqx.field(static=True, default=256)
+    anneal_lr: bool = eqx.field(static=True, default=True)
+    num_envs: int = eqx.field(static=True, default=8)
+    gradient_steps: int = eqx.field(static=True, default=4)
+    buffer_size: int = eqx.field(static=True, default=500_000)
+    learning_starts: int = eqx.field(static=True, default=5_000)
+    learning_rate: Scalar = 3e-4
     discount: Scalar = 0.99
-    narrow: Scalar = 1.0
-    random: Scalar = 0.0
-    target_rate: Scalar = 0.005
-    clip: Scalar | None = None
+    target_entropy: Scalar = -1.0
+    tau: Scalar = 0.005
 
-    def parameters(self, key: Key, inputs: Inputs, actions: Bounds, demonstrators: int) -> Parameters:
-        """See `AbstractAlgorithm.parameters`."""
+    @property
+    def action_kinds(self) -> tuple[ActionKind, ...]:
+        """Vectors."""
+        return ("continuous",)
+
+    def parameters(self, key: Key, inputs: Inputs, actions: Actions, demonstrators: int) -> Parameters:
+        """The initial parameters."""
         actor_key, critic_key = jax.random.split(key)
         return Parameters(
-            actor=Mlp.init(actor_key, inputs, (*self.hidden, 2 * actions.size), self.activation),
-            critics=Critics.init(critic_key, 2, inputs, actions.size, self.hidden, self.critic_activation),
+            actor=Actor.init(actor_key, inputs, actions, self.hidden, "relu"),
+            critics=Critics.init(critic_key, 2, inputs, cast(Bounds, actions).size, self.hidden, "relu"),
             log_temperature=jnp.zeros((), jnp.float32),
-            squashing=Squashing.into(actions),
             demonstrators=jnp.zeros(demonstrators, jnp.float32),
         )
 
-    def rates(self) -> dict[str, Scalar]:
-        """See `AbstractAlgorithm.rates`."""
-        learnt = dict.fromkeys(("actor", "critics", "log_temperature"), self.rate)
-        return learnt | {"squashing": 0.0, "demonstrators": 0.0}
+    def learning_rates(self) -> dict[str, Scalar]:
+        """The learning rate of each field of the parameters."""
+        return {**dict.fromkeys(("actor", "critics", "log_temperature"), self.learning_rate), "demonstrators": 0.0}
 
     def loss(
-        self, key: Key, parameters: Parameters, target: Parameters, played: Transition, shown: None
+        self, key: Key, parameters: Parameters, target: Parameters, replayed: Transition, demonstrated: None
     ) -> Float[Array, ""]:
-        """See `AbstractAgent.loss`: of critics, actor and temperature, each learning from its own part."""
+        """The sum of the losses of critics, actor and temperature, each with gradients for its own part."""
         value_key, actor_key = jax.random.split(key)
         held = jax.lax.stop_gradient(parameters)
         temperature = jnp.exp(held.log_temperature)
-        ahead = soft_value(
-            value_key, target.critics, gaussians(held.actor, played.next_obs), played.next_obs, temperature
-        )
-        goal = played.reward + self.discount * jnp.where(played.terminated, 0.0, ahead)
-        unit = held.squashing.unit(played.action)
-        critic_loss = jnp.mean(jnp.sum((parameters.critics(played.obs, unit) - goal[None]) ** 2, 0))
-        z, log_density = gaussians(parameters.actor, played.obs).draw(actor_key)
-        chosen = jnp.min(held.critics(played.obs, jnp.tanh(z)), 0)
-        actor_loss = jnp.mean(temperature * log_density - chosen)
-        entropy_lacking = jnp.mean(jax.lax.stop_gradient(log_density)) - self.narrow * z.shape[-1]
-        return critic_loss + actor_loss - parameters.log_temperature * entropy_lacking
+        next_policy = cast(SquashedGaussian, held.actor.batch(replayed.next_obs))
+        after = soft_value(value_key, target.critics, next_policy, replayed.next_obs, temperature)
+        goal = replayed.reward + self.discount * jnp.where(replayed.terminated, 0.0, after)
+        unit = cast(Squashing, held.actor.head).unit(replayed.action)
+        critic_loss = jnp.mean(jnp.sum((parameters.critics(replayed.obs, unit) - goal[None]) ** 2, 0))
+        policy = cast(SquashedGaussian, parameters.actor.batch(replayed.obs))
+        sampled, log_prob = policy.sample_unit(actor_key)
+        actor_loss = jnp.mean(temperature * log_prob - jnp.min(held.critics(replayed.obs, sampled), 0))
+        excess = jnp.mean(jax.lax.stop_gradient(-log_prob)) - self.target_entropy * sampled.shape[-1]
+        return critic_loss + actor_loss + parameters.log_temperature * excess
 
-    def policy(self, parameters: Parameters) -> GaussianPolicy:
-        """See `AbstractAlgorithm.policy`."""
-        return GaussianPolicy(parameters.actor, parameters.squashing)
+    def policy(self, parameters: Parameters) -> Actor:
+        """The learnt policy."""
+        return parameters.actor
 
     def log_precision(self, parameters: Parameters, data: Transitions) -> Float[Array, " D"]:
-        """All alike."""
+        """Zeros."""
         return parameters.demonstrators
 
-    def view(
-        self, parameters: Parameters, observation: Shaped[Array, "..."], demonstrator: Int[Array, ""]
-    ) -> GaussianView:
-        """See `AbstractAlgorithm.view`: all alike."""
-        own = self.policy(parameters).gaussian(observation)
-        return GaussianView(own, jnp.full_like(own.mean, jnp.nan), parameters.squashing)
+    def describe(
+        self,
+        parameters: Parameters,
+        observation: Shaped[Array, "..."],
+        action: Shaped[Array, "..."],
+        demonstrator: Int[Array, ""],
+    ) -> Description:
+        """By the shared policy."""
+        return Description.without_bias(parameters.actor(observation).log_prob(action))

@@ -1,7 +1,6 @@
-r"""Experts: soft Q-learning on the true reward, $Q \leftarrow r + \gamma\,T \log\sum_a \exp(Q'/T)$.
+r"""Experts with discrete actions: soft Q-learning, $Q \leftarrow r + \gamma\,T \log\sum_a \exp(Q'/T)$."""
 
-Nothing of IRLEED needs them; they are what simulated demonstrators are made from.
-"""
+from collections.abc import Sequence
 
 import equinox as eqx
 import jax
@@ -10,87 +9,115 @@ import optax
 
 from irleed._typing import Array, Float, Int, Key, Scalar, Shaped
 from irleed.algorithms.agent import AbstractAgent
+from irleed.algorithms.base import ActionKind
 from irleed.data.transitions import Inputs, Transitions
-from irleed.envs.step import Transition
-from irleed.model.actions import View
+from irleed.envs.step import Actions, Transition
+from irleed.model.demonstrators import Description
 from irleed.model.networks import Mlp
-from irleed.policies.base import SoftmaxPolicy
+from irleed.policies.actor import Actor
 
 
 class Parameters(eqx.Module):
-    """The critic, and as many zeros as there are demonstrators: it knows no difference."""
+    """The policy, whose network is Q, and a zero for each demonstrator: they are treated alike."""
 
-    q: Mlp
+    actor: Actor
     demonstrators: Float[Array, " D"]
+
+    @classmethod
+    def init(
+        cls,
+        key: Key,
+        inputs: Inputs,
+        actions: Actions,
+        demonstrators: int,
+        hidden: Sequence[int],
+        temperature: Scalar,
+    ) -> "Parameters":
+        """A new network."""
+        actor = Actor.init(key, inputs, actions, hidden, "elu", 1 / temperature)
+        return cls(actor, jnp.zeros(demonstrators, jnp.float32))
+
+    def q(self, observation: Float[Array, "..."]) -> Float[Array, " A"]:
+        """The values in one state."""
+        return self.actor.network(observation)
 
 
 class AbstractSoftQ(AbstractAgent):
-    """An agent that learns one Q by soft Bellman errors, and knows no demonstrators apart."""
+    """An agent that learns one Q by soft Bellman errors and treats demonstrators alike."""
 
-    rate: eqx.AbstractVar[Scalar]
-    temperature: eqx.AbstractVar[Scalar]
+    learning_rate: eqx.AbstractVar[Scalar]
 
-    def rates(self) -> dict[str, Scalar]:
-        """See `AbstractAlgorithm.rates`."""
-        return {"q": self.rate, "demonstrators": 0.0}
+    @property
+    def action_kinds(self) -> tuple[ActionKind, ...]:
+        """Discrete actions."""
+        return ("discrete",)
 
-    def policy(self, parameters: Parameters) -> SoftmaxPolicy:
-        """See `AbstractAlgorithm.policy`."""
-        return SoftmaxPolicy(parameters.q, jnp.asarray(1 / self.temperature, jnp.float32))
+    def learning_rates(self) -> dict[str, Scalar]:
+        """The learning rate of each field of the parameters."""
+        return {"actor": self.learning_rate, "demonstrators": 0.0}
+
+    def policy(self, parameters: Parameters) -> Actor:
+        """The softmax of Q/T."""
+        return parameters.actor
 
     def log_precision(self, parameters: Parameters, data: Transitions) -> Float[Array, " D"]:
-        """All alike."""
+        """Zeros."""
         return parameters.demonstrators
 
-    def view(self, parameters: Parameters, observation: Shaped[Array, "..."], demonstrator: Int[Array, ""]) -> View:
-        """See `AbstractAlgorithm.view`: all alike."""
-        values = parameters.q(observation)
-        return View.of(values / self.temperature, values)
+    def describe(
+        self,
+        parameters: Parameters,
+        observation: Shaped[Array, "..."],
+        action: Shaped[Array, "..."],
+        demonstrator: Int[Array, ""],
+    ) -> Description:
+        """By the shared policy."""
+        return Description.without_bias(parameters.actor(observation).log_prob(action))
 
 
-class SoftCritic(AbstractSoftQ):
+class SoftQExpert(AbstractSoftQ):
     """A soft-Q agent on the true reward.
 
-    - `temperature`: of policy and values; `random`: share of random actions on top.
-    - `target_rate`: how fast the target follows, every step.
-    - `warm`: steps before the first update.
-    - `start`: a critic to go on from, instead of a fresh one.
+    - `temperature`: of policy and values; `exploration`: the share of uniformly random actions on top.
+    - `start`: a critic to continue from, instead of a new one.
+    - Others as those of `irleed.algorithms.agent.AbstractAgent`.
     """
 
     hidden: tuple[int, ...] = eqx.field(static=True, default=(64, 64))
     steps: int = eqx.field(static=True, default=100_000)
-    batch: int = eqx.field(static=True, default=128)
-    decay: bool = eqx.field(static=True, default=True)
-    copies: int = eqx.field(static=True, default=1)
-    updates: int = eqx.field(static=True, default=1)
-    capacity: int = eqx.field(static=True, default=50_000)
-    warm: int = eqx.field(static=True, default=1_000)
-    rate: Scalar = 3e-4
+    batch_size: int = eqx.field(static=True, default=128)
+    anneal_lr: bool = eqx.field(static=True, default=True)
+    num_envs: int = eqx.field(static=True, default=1)
+    gradient_steps: int = eqx.field(static=True, default=1)
+    buffer_size: int = eqx.field(static=True, default=50_000)
+    learning_starts: int = eqx.field(static=True, default=1_000)
+    learning_rate: Scalar = 3e-4
     discount: Scalar = 0.99
     temperature: Scalar = 0.1
-    random: Scalar = 0.05
-    target_rate: Scalar = 0.005
-    clip: Scalar | None = None
+    exploration: Scalar = 0.05
+    tau: Scalar = 0.005
     start: Mlp | None = None
 
-    def parameters(self, key: Key, inputs: Inputs, actions: int, demonstrators: int) -> Parameters:
-        """See `AbstractAlgorithm.parameters`."""
-        q = Mlp.init(key, inputs, (*self.hidden, actions)) if self.start is None else self.start
-        return Parameters(q, jnp.zeros(demonstrators, jnp.float32))
+    def parameters(self, key: Key, inputs: Inputs, actions: Actions, demonstrators: int) -> Parameters:
+        """The initial parameters, with the critic to continue from if there is one."""
+        new = Parameters.init(key, inputs, actions, demonstrators, self.hidden, self.temperature)
+        return new if self.start is None else Parameters(Actor(self.start, new.actor.head), new.demonstrators)
 
     def loss(
-        self, key: Key, parameters: Parameters, target: Parameters, played: Transition, shown: None
+        self, key: Key, parameters: Parameters, target: Parameters, replayed: Transition, demonstrated: None
     ) -> Float[Array, ""]:
-        """See `AbstractAgent.loss`."""
+        """The Huber loss of soft Bellman errors."""
 
         def one(seen: Transition) -> Float[Array, ""]:
-            goal = soft_target(target.q, seen.reward, seen.next_obs, seen.terminated, self.discount, self.temperature)
+            goal = soft_target(target, seen.reward, seen.next_obs, seen.terminated, self.discount, self.temperature)
             return optax.huber_loss(parameters.q(seen.obs)[seen.action], goal, delta=10.0)
 
-        return jnp.mean(jax.vmap(one)(played))
+        return jnp.mean(jax.vmap(one)(replayed))
 
 
-def soft_target(q: Mlp, reward, next_obs, terminated, discount: Scalar, temperature: Scalar) -> Float[Array, ""]:
-    r"""$r + \gamma\,T \log\sum_a \exp(Q(s', a)/T)$, and $r$ alone where the task ended."""
-    ahead = temperature * jax.nn.logsumexp(q(next_obs) / temperature)
-    return reward + discount * jnp.where(terminated, 0.0, ahead)
+def soft_target(
+    target: Parameters, reward, next_obs, terminated, discount: Scalar, temperature: Scalar
+) -> Float[Array, ""]:
+    r"""$r + \gamma\,T \log\sum_a \exp(Q(s', a)/T)$, and $r$ alone where $s'$ is terminal."""
+    after = temperature * target.actor(next_obs).log_partition()
+    return reward + discount * jnp.where(terminated, 0.0, after)

@@ -1,1 +1,12 @@
-"""IRLEED on inverse soft Q-learning; IQ-Learn is its special case."""
+"""IRLEED on inverse soft Q-learning; IQ-Learn is the special case of precision 1 and bias 0, see `iq` of each class.
+
+- `OfflineIrleed` learns from demonstrations alone, with discrete actions or vectors.
+- `OnlineIrleed` (discrete actions) and `SacIrleed` (vectors) also act in an environment.
+- `objective` has the terms of one transition.
+"""
+
+from irleed.algorithms.iq.actor_critic import SacIrleed
+from irleed.algorithms.iq.offline import IQ_LEARN, OfflineIrleed
+from irleed.algorithms.iq.online import OnlineIrleed
+
+__all__ = ["IQ_LEARN", "OfflineIrleed", "OnlineIrleed", "SacIrleed"]

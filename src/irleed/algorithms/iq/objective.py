@@ -1,60 +1,55 @@
-r"""The objective of inverse soft Q-learning for one transition, in natural scale.
+r"""The objective of inverse soft Q-learning for one transition.
 
-Values $q = \beta_i(Q + \alpha\epsilon_i)/T$ are the logits of demonstrator $i$'s policy, $V = \log\sum_a \exp q$, and
-the reward they imply is $r = q(s, a) - \gamma V(s')$. Maximum-entropy inverse RL maximises
-$E[r] - \psi(r) - E[V(s) - \gamma V(s')]$ over the demonstrations, with $\psi$ a penalty on large rewards. Over the same
-transitions, the first and last terms are the log-likelihood of the actions: $q(s, a) - V(s) = \log\pi_i(a|s)$.
+Values $q = \beta_i(Q + \alpha\epsilon_i)/T$ are the logits of demonstrator $i$'s policy, $V$ is their log partition
+($\log\sum_a \exp q$ for discrete actions), and the reward they imply is $r = q(s, a) - \gamma V(s')$. Maximum-entropy
+inverse RL maximises $E[r] - \psi(r) - E[V(s) - \gamma V(s')]$ over the demonstrations, with $\psi$ a penalty on large
+rewards. Over the same transitions, the first and last terms are the log-likelihood of the actions:
+$q(s, a) - V(s) = \log\pi_i(a|s)$.
 """
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 
-from irleed._typing import Array, Float, Int, Scalar
+from irleed._typing import Array, Float, Scalar
 
 
 class Terms(eqx.Module):
-    """What the objective is made of."""
+    """The terms of the objective, of one transition or of a batch."""
 
-    log_likelihood: Float[Array, ""]  # q(s, a) - V(s)
-    reward: Float[Array, ""]  # r = q(s, a) - discount V(s')
-    value_step: Float[Array, ""]  # V(s) - discount V(s')
+    log_likelihood: Float[Array, "*B"]  # q(s, a) - V(s)
+    reward: Float[Array, "*B"]  # r = q(s, a) - discount V(s')
+    value_step: Float[Array, "*B"]  # V(s) - discount V(s')
 
 
-def terms(q_tm1: Float[Array, " A"], a_tm1: Int[Array, ""], q_t: Float[Array, " A"], discount_t: Scalar) -> Terms:
-    r"""The terms of one transition.
+def terms(
+    q_tm1: Float[Array, "*B"], v_tm1: Float[Array, "*B"], v_t: Float[Array, "*B"], discount_t: Float[Array, "*B"]
+) -> Terms:
+    r"""The terms of a transition.
 
     **Arguments:**
 
-    - `q_tm1`, `q_t`: logits in $s$ and in $s'$.
-    - `a_tm1`: the action taken in $s$.
-    - `discount_t`: $\gamma$, or 0 where the task ended in $s'$. An episode that was cut short goes on.
+    - `q_tm1`: $q(s, a)$, the logit of the action taken.
+    - `v_tm1`, `v_t`: the soft values of $s$ and of $s'$.
+    - `discount_t`: $\gamma$, or 0 where $s'$ is terminal. A truncated episode goes on.
     """
-    v_tm1, v_t = jax.nn.logsumexp(q_tm1), jax.nn.logsumexp(q_t)
-    chosen = q_tm1[a_tm1]
-    return Terms(chosen - v_tm1, chosen - discount_t * v_t, v_tm1 - discount_t * v_t)
+    return Terms(q_tm1 - v_tm1, q_tm1 - discount_t * v_t, v_tm1 - discount_t * v_t)
 
 
-def demonstration_loss(term: Terms, penalty: Scalar) -> Float[Array, ""]:
-    r"""$-\log\pi_i(a|s) + c\,r^2$: the value term taken over the demonstrations themselves, as offline."""
+def demonstration_loss(term: Terms, penalty: Scalar) -> Float[Array, "*B"]:
+    r"""$-\log\pi_i(a|s) + c\,r^2$: the value term is taken over the demonstrations themselves, as offline."""
     return -term.log_likelihood + penalty * term.reward**2
 
 
-def mixed_loss(demonstrated: Terms, played: Terms, penalty: Scalar, share: Scalar) -> Float[Array, ""]:
-    r"""$-r$ of a demonstrated transition, and $V(s) - \gamma V(s') + c\,r^2$ by a share over a played one beside it.
+def mixed_loss(demonstrated: Terms, replayed: Terms, penalty: Scalar, fraction: Scalar) -> Float[Array, "*B"]:
+    r"""$-r$ of a demonstrated transition, and $V(s) - \gamma V(s') + c\,r^2$ mixed with those of a replayed one.
 
-    Any share is right: $E[V(s) - \gamma V(s')]$ is the same under any policy.
+    Any fraction is valid: $E[V(s) - \gamma V(s')]$ is the same under any policy.
     """
-    value = (1 - share) * demonstrated.value_step + share * played.value_step
-    size = (1 - share) * demonstrated.reward**2 + share * played.reward**2
+    value = (1 - fraction) * demonstrated.value_step + fraction * replayed.value_step
+    size = (1 - fraction) * demonstrated.reward**2 + fraction * replayed.reward**2
     return -demonstrated.reward + value + penalty * size
 
 
-def initial_value(q_0: Float[Array, " A"], discount: Scalar) -> Float[Array, ""]:
-    r"""$(1 - \gamma) V(s_0)$: what $E[V(s) - \gamma V(s')]$ under any policy telescopes to, $s_0$ a first state."""
-    return (1 - discount) * jax.nn.logsumexp(q_0)
-
-
-def bias_penalty(bias: Float[Array, " A"]) -> Float[Array, ""]:
+def bias_penalty(bias: Float[Array, "*B A"]) -> Float[Array, "*B"]:
     r"""$\mathrm{mean}_a\,\epsilon_i(s, a)^2$: what all biases share belongs to Q."""
-    return jnp.mean(bias**2)
+    return jnp.mean(bias**2, -1)

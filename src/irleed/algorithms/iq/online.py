@@ -1,6 +1,6 @@
-"""IRLEED on inverse soft Q-learning that plays as well: the value term over a mixture of what is shown and played."""
+"""IRLEED on inverse soft Q-learning that also acts in an environment, for discrete actions."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -8,82 +8,98 @@ import jax.numpy as jnp
 
 from irleed._typing import Array, Float, Int, Key, Scalar, Shaped
 from irleed.algorithms.agent import AbstractAgent
+from irleed.algorithms.base import ActionKind
 from irleed.algorithms.iq import objective
-from irleed.algorithms.iq.soft_q import Parameters, SoftQ
+from irleed.algorithms.iq.offline import OfflineIrleed, Parameters
 from irleed.data.transitions import Inputs, Row, Transitions
-from irleed.envs.step import Transition
-from irleed.model.actions import View
-from irleed.policies.base import SoftmaxPolicy
+from irleed.envs.step import Actions, Transition
+from irleed.model.demonstrators import Description
+from irleed.policies.actor import Actor
 
-# Slower than offline: what was played keeps changing.
-SLOWER: dict[str, Any] = {"rate": 1e-3, "precision_rate": 3e-4}
+# Slower than offline: the replay buffer keeps changing.
+SLOWER: dict[str, Any] = {"learning_rate": 1e-3, "precision_learning_rate": 3e-4}
 
 
-class OnlineSoftQ(AbstractAgent):
-    r"""`learner` says what is learnt, as offline; a demonstrated and a played transition are drawn for each other.
+class OnlineIrleed(AbstractAgent):
+    r"""Learns from demonstrated transitions, each paired with one of its own from the replay buffer.
 
-    Demonstrator $i$'s objective holds their own value to what any policy's steps say of it, so that a played transition
-    is looked at through the eyes of whoever took the demonstrated one beside it. The shared policy plays. Without
-    precisions and biases this is IQ-Learn, online: `OnlineSoftQ(learner=SoftQ.iq())`.
+    Demonstrator $i$'s objective compares their own value with what the steps of any policy say of it, so that a
+    replayed transition has the values of the demonstrator it is paired with. The shared policy acts. Without precisions
+    and biases this is IQ-Learn, see `iq`.
 
-    - `share`: of what was played in the value term and in the penalty; the rest is over the demonstrations. Without any
-      it is learning offline. Half is the published mixture.
-    - `residual`: whether $V(s')$ is learnt from as $V(s)$ is, as offline; else it is a target network's, which follows
-      at `target_rate`.
+    **Fields:**
+
+    - `learner`: what is learnt, as offline; its `steps`, `batch_size` and `anneal_lr` are not used.
+    - `replay_fraction`: of replayed transitions in the value term and in the penalty; the rest is over the
+      demonstrations. Without any, this is learning offline. The published mixture is 0.5.
+    - Others as those of `irleed.algorithms.agent.AbstractAgent`.
     """
 
-    learner: SoftQ = SoftQ(penalty=0.05, **SLOWER)
-    batch: int = eqx.field(static=True, default=32)
-    decay: bool = eqx.field(static=True, default=True)
+    exploration: ClassVar[float] = 0.0  # pyright: ignore[reportIncompatibleVariableOverride]  # a constant
+    tau: ClassVar[float] = 1.0  # pyright: ignore[reportIncompatibleVariableOverride]  # there is no target network
+    learner: OfflineIrleed = OfflineIrleed(penalty=0.05, **SLOWER)
     steps: int = eqx.field(static=True, default=50_000)
-    copies: int = eqx.field(static=True, default=1)
-    updates: int = eqx.field(static=True, default=1)
-    capacity: int = eqx.field(static=True, default=50_000)
-    warm: int = eqx.field(static=True, default=500)
-    random: Scalar = 0.0
-    share: Scalar = 0.03
-    residual: bool = eqx.field(static=True, default=True)
-    target_rate: Scalar = 0.005
-    clip: Scalar | None = None
+    batch_size: int = eqx.field(static=True, default=32)
+    anneal_lr: bool = eqx.field(static=True, default=True)
+    num_envs: int = eqx.field(static=True, default=1)
+    gradient_steps: int = eqx.field(static=True, default=1)
+    buffer_size: int = eqx.field(static=True, default=50_000)
+    learning_starts: int = eqx.field(static=True, default=500)
+    replay_fraction: Scalar = 0.03
 
     @classmethod
-    def survival(cls, **settings) -> "OnlineSoftQ":
-        """Where an early end is a failure, see `SoftQ.survival`; settings are those of the learner."""
-        return cls(learner=SoftQ.survival(**{"penalty": 50.0, **SLOWER, "bias_rate": 3e-5, **settings}), share=0.5)
+    def iq(cls, **settings) -> "OnlineIrleed":
+        """IQ-Learn; settings are those of the learner."""
+        return cls(learner=OfflineIrleed.iq(**{"penalty": 0.05, "learning_rate": 1e-3, **settings}))
 
-    def parameters(self, key: Key, inputs: Inputs, actions: int, demonstrators: int) -> Parameters:
-        """See `AbstractAlgorithm.parameters`."""
+    @classmethod
+    def failure(cls, **settings) -> "OnlineIrleed":
+        """Early termination counts as failure, see `OfflineIrleed.failure`; settings are those of the learner."""
+        own = {"penalty": 50.0, **SLOWER, "bias_learning_rate": 3e-5, **settings}
+        return cls(learner=OfflineIrleed.failure(**own), replay_fraction=0.5)
+
+    @property
+    def action_kinds(self) -> tuple[ActionKind, ...]:
+        """Discrete actions."""
+        return ("discrete",)
+
+    def parameters(self, key: Key, inputs: Inputs, actions: Actions, demonstrators: int) -> Parameters:
+        """Those of the learner."""
         return self.learner.parameters(key, inputs, actions, demonstrators)
 
-    def rates(self) -> dict[str, Scalar]:
-        """See `AbstractAlgorithm.rates`."""
-        return self.learner.rates()
+    def learning_rates(self) -> dict[str, Scalar]:
+        """Those of the learner."""
+        return self.learner.learning_rates()
 
     def loss(
-        self, key: Key, parameters: Parameters, target: Parameters, played: Transition, shown: Row
+        self, key: Key, parameters: Parameters, target: Parameters, replayed: Transition, demonstrated: Row
     ) -> Float[Array, ""]:
-        """See `AbstractAgent.loss`, in units of T."""
-        own, ahead = self.learner, parameters if self.residual else target
+        """The mean over pairs of transitions, in units of T."""
+        own, who = self.learner, demonstrated.demonstrator
+        proceeds = jnp.where(replayed.terminated, 0.0, 1.0)
+        paired = Row(replayed.obs, replayed.next_obs, replayed.action, proceeds, who, demonstrated.initial)
+        both = jax.tree.map(lambda *leaves: jnp.concatenate(leaves), demonstrated, paired)
+        terms, bias, _ = own.terms(parameters, both)
+        of_demonstrated = jax.tree.map(lambda leaf: leaf[: len(who)], terms)
+        of_replayed = jax.tree.map(lambda leaf: leaf[len(who) :], terms)
         penalty = own.penalty * own.temperature
+        mixed = objective.mixed_loss(of_demonstrated, of_replayed, penalty, self.replay_fraction)
+        return jnp.mean(own.temperature * mixed + own.bias_penalty * objective.bias_penalty(bias[: len(who)]))
 
-        proceeds = jnp.where(played.terminated, 0.0, 1.0)
-        looked_at = Row(played.obs, played.next_obs, played.action, proceeds, shown.demonstrator, shown.initial)
-        rows = jax.tree.map(lambda *leaves: jnp.concatenate(leaves), shown, looked_at)
-        terms, bias = own.terms(parameters, ahead, rows)
-        count = len(shown.action)
-        demonstrated = jax.tree.map(lambda leaf: leaf[:count], terms)
-        seen = jax.tree.map(lambda leaf: leaf[count:], terms)
-        mixed = jax.vmap(objective.mixed_loss, (0, 0, None, None))(demonstrated, seen, penalty, self.share)
-        return jnp.mean(own.temperature * mixed + own.bias_penalty * jax.vmap(objective.bias_penalty)(bias[:count]))
-
-    def policy(self, parameters: Parameters) -> SoftmaxPolicy:
-        """See `AbstractAlgorithm.policy`."""
+    def policy(self, parameters: Parameters) -> Actor:
+        """That of the learner."""
         return self.learner.policy(parameters)
 
     def log_precision(self, parameters: Parameters, data: Transitions) -> Float[Array, " D"]:
-        """See `AbstractAlgorithm.log_precision`."""
+        """That of the learner."""
         return self.learner.log_precision(parameters, data)
 
-    def view(self, parameters: Parameters, observation: Shaped[Array, "..."], demonstrator: Int[Array, ""]) -> View:
-        """See `AbstractAlgorithm.view`."""
-        return self.learner.view(parameters, observation, demonstrator)
+    def describe(
+        self,
+        parameters: Parameters,
+        observation: Shaped[Array, "..."],
+        action: Shaped[Array, "..."],
+        demonstrator: Int[Array, ""],
+    ) -> Description:
+        """As the learner does."""
+        return self.learner.describe(parameters, observation, action, demonstrator)

@@ -11,7 +11,7 @@ from irleed.algorithms.tabular.planning import AbstractPlanner, Averaged, Reward
 from irleed.algorithms.tabular.posterior import Judgement
 from irleed.algorithms.tabular.visitation import Statistics, monte_carlo_features
 from irleed.envs.mdp import FiniteMDP
-from irleed.model.demonstrators import boltzmann, gauge
+from irleed.model.demonstrators import boltzmann, gauge, perceived
 
 START_WEIGHT = 0.1
 
@@ -192,8 +192,8 @@ class Published(eqx.Module):
             policy = jax.nn.softmax(values)
             return values, monte_carlo_features(episode_key, walked, policy, self.episodes, self.horizon)
 
-        perceived = state.precision[:, None] * (state.weights[None] + state.bias)
-        return jax.vmap(one)(jax.random.split(key, len(perceived)), perceived, state.values)
+        pursued = perceived(state.precision, state.weights[None], state.bias)
+        return jax.vmap(one)(jax.random.split(key, len(pursued)), pursued, state.values)
 
 
 class SoftQLearning(AbstractInference):

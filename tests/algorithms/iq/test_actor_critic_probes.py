@@ -5,9 +5,9 @@ import jax
 import numpy as np
 import pytest
 
-from irleed.algorithms.experts.sac import SacExpert
+from irleed.algorithms.experts import SacExpert
 from irleed.algorithms.interaction import on_device
-from irleed.algorithms.iq.sac import Sac
+from irleed.algorithms.iq import SacIrleed
 from irleed.data.transitions import Transitions
 from irleed.envs.probes import continuous_delay as delay
 from irleed.envs.probes import target, tracking
@@ -41,7 +41,8 @@ def learnt(agent, state, obs) -> np.ndarray:
     return np.asarray(jax.vmap(lambda each: policy.act(jax.random.key(0), each, greedy=True))(obs))
 
 
-PROBE = {"copies": 1, "updates": 1, "decay": False, "hidden": (32,), "batch": 32, "warm": 200, "rate": 1e-3}
+PROBE = {"num_envs": 1, "gradient_steps": 1, "learning_starts": 200}
+PROBE |= {"hidden": (32,), "batch_size": 32, "learning_rate": 1e-3}
 
 
 @pytest.mark.parametrize(
@@ -53,7 +54,7 @@ PROBE = {"copies": 1, "updates": 1, "decay": False, "hidden": (32,), "batch": 32
     ids=["target", "tracking"],
 )
 def test_experts_learn_what_is_best(env, obs, best):
-    agent = SacExpert(**PROBE, steps=2500, capacity=2500)
+    agent = SacExpert(**PROBE, anneal_lr=False, steps=2500, buffer_size=2500)
     state, _ = run(agent, jax.random.key(0), None, env)
     np.testing.assert_allclose(learnt(agent, state, obs.astype(np.float32)), best, atol=0.1)
 
@@ -61,7 +62,7 @@ def test_experts_learn_what_is_best(env, obs, best):
 def test_experts_look_ahead():
     """The first of two actions has no reward of its own, and decides what the second can earn."""
     env = delay()
-    agent = SacExpert(**PROBE, steps=2500, capacity=2500)
+    agent = SacExpert(**PROBE, anneal_lr=False, steps=2500, buffer_size=2500)
     state, _ = run(agent, jax.random.key(0), None, env)
     start = env.observe(env.reset(jax.random.key(5)))[None]
     chosen = learnt(agent, state, start)
@@ -72,15 +73,15 @@ def test_experts_look_ahead():
 
 def test_irleed_learns_from_the_good_and_iq_learn_from_all(data):
     """The best action, and who is how precise; what is learnt from all alike is dragged to one side."""
-    settings = {**PROBE, "steps": 3000, "capacity": 3000, "actor_rate": 1e-3}
+    settings = {**PROBE, "steps": 3000, "buffer_size": 3000, "actor_learning_rate": 1e-3}
     obs = np.array([[-0.5], [0.0], [0.5]], np.float32)
-    irleed = Sac(**settings, precision_rate=1e-3)
+    irleed = SacIrleed(**settings, precision_learning_rate=1e-3)
     state, _ = run(irleed, jax.random.key(1), data)
     np.testing.assert_allclose(learnt(irleed, state, obs), 0.5 * obs, atol=0.12)
     parameters = state.learner.parameters
     for precision in (gauge(parameters.log_precision), irleed.log_precision(parameters, data)):  # of actions; in all
         assert list(np.argsort(-precision)) == [0, 1, 2] and precision[0] - precision[2] > 2
-    iq = Sac.iq(**settings)
+    iq = SacIrleed.iq(**settings)
     other, _ = run(iq, jax.random.key(1), data)
     error = [np.abs(learnt(agent, each, obs) - 0.5 * obs).mean() for agent, each in ((irleed, state), (iq, other))]
     assert error[0] < error[1]

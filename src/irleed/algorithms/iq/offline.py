@@ -1,0 +1,231 @@
+r"""IRLEED on inverse soft Q-learning, from demonstrations alone; IQ-Learn is its special case.
+
+Both kinds of actions have the objective of `irleed.algorithms.iq.objective`. With discrete actions, the outputs of a
+network are $Q$, and demonstrator $i$ has the logits $\beta_i(Q + \alpha\epsilon_i)/T$.
+
+With vectors, values are quadratic in $z$, the action before it is squashed:
+$Q(s, z) = C(s) - \frac12\sum((z - \mu(s))/\sigma(s))^2$, so that the soft value is
+$V = C + \sum\log(\sigma\sqrt{2\pi})$ and nothing has to be sampled. Demonstrators are those of `irleed.model.noise`:
+values of their own would explain away who is precise, as $\sigma(s)$ then explains their noise wherever they are
+seldom in the same states. The shared policy learns from their transitions weighted by $\beta_i^k$.
+"""
+
+from typing import Any, cast
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+from irleed._typing import Array, Float, Int, Key, Scalar, Shaped
+from irleed.algorithms.base import AbstractOffline, ActionKind, Description
+from irleed.algorithms.iq import objective
+from irleed.data.transitions import Inputs, Row, Transitions
+from irleed.envs.step import Actions
+from irleed.model import noise
+from irleed.model.actions import ActionDistribution, SquashedGaussian
+from irleed.model.demonstrators import gauge, log_precision_of, precision_weights
+from irleed.model.networks import AbstractBias, Activation, Linear, Mlp, biases
+from irleed.policies.actor import Actor
+
+IQ_LEARN: dict[str, Any] = {"precision_learning_rate": None, "bias_learning_rate": None}
+
+
+class Parameters(eqx.Module):
+    """The shared values and the demonstrators."""
+
+    actor: Actor  # of discrete actions, the network is Q; else it gives the mean and spread of Q
+    level: Mlp | None  # C(s), of vectors
+    log_std: Float[Array, "*A"]  # of the noise of vectors at precision 1
+    log_precision: Float[Array, " D"]
+    bias: AbstractBias
+
+
+class OfflineIrleed(AbstractOffline):
+    r"""IRLEED from demonstrations alone; the defaults suit discrete actions, `continuous` vectors.
+
+    **Fields:**
+
+    - `hidden`, `activation`: of the network of Q, and of other networks.
+    - `steps`, `batch_size`, `learning_rate`: of Adam; `anneal_lr`: decay the learning rates to zero.
+    - `precision_learning_rate`, `bias_learning_rate`: those of precisions and biases. None holds them at 1 and 0:
+      with both None this is IQ-Learn, see `iq`.
+    - `discount`: $\gamma$.
+    - `temperature`: $T$; 1 is natural scale, in which the network's outputs are logits.
+    - `penalty`: $c$ of $c\,(T r)^2$, the penalty on large rewards: it is what depends on the dynamics.
+    - `bias_scale`, `bias_penalty`: $\alpha$, and the weight of $\epsilon_i^2$.
+    - `bias_hidden`: None for biases that are linear in the observation, see `policy`; else the hidden layers of bias
+      networks, see `irleed.model.networks.biases`.
+    - `precision_exponent`: $k$, of vectors.
+    """
+
+    hidden: tuple[int, ...] = eqx.field(static=True, default=(64, 64))
+    activation: Activation = eqx.field(static=True, default="norm_relu")
+    steps: int = eqx.field(static=True, default=20_000)
+    batch_size: int = eqx.field(static=True, default=32)
+    anneal_lr: bool = eqx.field(static=True, default=True)
+    learning_rate: Scalar = 1e-3
+    precision_learning_rate: Scalar | None = 1e-3
+    bias_learning_rate: Scalar | None = 1e-2
+    discount: Scalar = 0.99
+    temperature: Scalar = 1.0
+    penalty: Scalar = 0.5
+    bias_scale: Scalar = 1.0
+    bias_penalty: Scalar = 0.01
+    bias_hidden: tuple[int, ...] | None = eqx.field(static=True, default=None)
+    precision_exponent: Scalar = 2.0
+
+    @classmethod
+    def iq(cls, **settings) -> "OfflineIrleed":
+        """IQ-Learn: precision 1 and bias 0 held fixed."""
+        return cls(**IQ_LEARN, **settings)
+
+    @classmethod
+    def continuous(cls, **settings) -> "OfflineIrleed":
+        """The settings for vectors; with ``**IQ_LEARN``, those of IQ-Learn."""
+        sizes = {"hidden": (128, 128), "batch_size": 64, "bias_hidden": (128, 128)}
+        bias = {"bias_learning_rate": 1e-4, "bias_penalty": 10.0}
+        return cls(**{**sizes, **bias, "penalty": 0.01, **settings})
+
+    @classmethod
+    def failure(cls, **settings) -> "OfflineIrleed":
+        """For discrete actions where early termination counts as failure, as on CartPole.
+
+        A large penalty drives all rewards to zero. What is left of the values is the entropy still to come, which
+        termination cuts off, so that they say how long a smooth network expects to go on. Biases are small networks.
+        Where early termination can be a success, as on LunarLander, such policies crash.
+        """
+        bias = {"bias_hidden": (64, 64), "bias_learning_rate": 1e-4, "bias_penalty": 10.0}
+        return cls(**{"activation": "elu", "learning_rate": 4e-3, "penalty": 200.0, **bias, **settings})
+
+    @classmethod
+    def paper(cls, **settings) -> "OfflineIrleed":
+        """The published hyperparameters; with ``**IQ_LEARN``, those of IQ-Learn.
+
+        The paper learns the precision itself at a rate of 5e-4, from 1 / T on: a rate of 5e-4 T for its logarithm.
+        """
+        rates = {"learning_rate": 1e-4, "precision_learning_rate": 5e-7, "bias_learning_rate": 1e-5}
+        bias = {"bias_scale": 0.01, "bias_penalty": 0.01, "bias_hidden": (64, 64)}
+        training = {"activation": "elu", "steps": 50_000, "anneal_lr": False}
+        return cls(**{**training, "temperature": 1e-3, "penalty": 0.5, **rates, **bias, **settings})
+
+    @property
+    def learns_precision(self) -> bool:
+        """Whether precisions are learnt."""
+        return self.precision_learning_rate is not None
+
+    @property
+    def learns_bias(self) -> bool:
+        """Whether biases are learnt."""
+        return self.bias_learning_rate is not None
+
+    @property
+    def action_kinds(self) -> tuple[ActionKind, ...]:
+        """Discrete actions and vectors."""
+        return ("discrete", "continuous")
+
+    def parameters(self, key: Key, inputs: Inputs, actions: Actions, demonstrators: int) -> Parameters:
+        """The initial parameters: precision 1, and bias 0 but for networks of discrete actions."""
+        discrete = isinstance(actions, int)
+        size = actions if discrete else actions.size
+        actor_key, *level_keys, bias_key = jax.random.split(key, 2 if discrete else 3)
+        biased = demonstrators if self.learns_bias else 0
+        return Parameters(
+            actor=Actor.init(actor_key, inputs, actions, self.hidden, self.activation, 1 / self.temperature),
+            level=None if discrete else Mlp.init(level_keys[0], inputs, (*self.hidden, 1), self.activation),
+            log_std=jnp.zeros(0 if discrete else size, jnp.float32),
+            log_precision=jnp.zeros(demonstrators, jnp.float32),
+            bias=biases(bias_key, biased, inputs, size, self.bias_hidden, self.activation, zero=not discrete),
+        )
+
+    def learning_rates(self) -> dict[str, Scalar]:
+        """The learning rate of each field of the parameters; 0 where it is held."""
+        return {
+            **dict.fromkeys(("actor", "level", "log_std"), self.learning_rate),
+            "log_precision": 0.0 if self.precision_learning_rate is None else self.precision_learning_rate,
+            "bias": 0.0 if self.bias_learning_rate is None else self.bias_learning_rate,
+        }
+
+    def loss(self, parameters: Parameters, batch: Row) -> Float[Array, ""]:
+        """The mean over transitions, in units of T as the published one."""
+        term, bias, shared = self.terms(parameters, batch)
+        loss = self.temperature * objective.demonstration_loss(term, self.penalty * self.temperature)
+        biased = self.bias_penalty * objective.bias_penalty(bias)
+        if not self._noisy(parameters):
+            return jnp.mean(loss + biased)
+        if self.learns_precision:
+            who, every = batch.demonstrator, jnp.ones_like(loss)
+            loss = loss * precision_weights(parameters.log_precision, who, self.precision_exponent, every)
+        given = parameters.log_std, parameters.log_precision, batch, self.bias_scale * bias
+        return jnp.mean(loss + biased) + noise.misfit(cast(SquashedGaussian, shared), *given)
+
+    def terms(
+        self, parameters: Parameters, rows: Row
+    ) -> tuple[objective.Terms, Float[Array, "B A"], ActionDistribution]:
+        r"""The terms of a batch; and, in its states, $\epsilon_i(s, \cdot)$ and the shared policy.
+
+        Networks take all states at once: products of matrices are then as large as they can be.
+        """
+        count, noisy = len(rows.demonstrator), self._noisy(parameters)
+        obs = jnp.concatenate([rows.obs, rows.next_obs])
+        own = shared = parameters.actor.batch(obs)
+        if noisy:
+            bias = parameters.bias(rows.obs, rows.demonstrator)
+        else:
+            who = jnp.concatenate([rows.demonstrator, rows.demonstrator])
+            bias = parameters.bias(obs, who)
+            own = self._own(parameters, shared, who, bias)
+        level = jnp.zeros(len(obs), jnp.float32) if parameters.level is None else jax.vmap(parameters.level)(obs)[:, 0]
+        value = own.log_partition() + level
+        q = own[:count].logit(rows.action) + level[:count]
+        found = objective.terms(q, value[:count], value[count:], self.discount * rows.proceeds)
+        return found, bias[:count], shared[:count]
+
+    def policy(self, parameters: Parameters) -> Actor:
+        r"""The shared policy: precision 1 and bias 0 in the gauge.
+
+        With discrete actions and linear biases its values are $\sum_i \beta_i (Q + \alpha\epsilon_i) / \sum_i \beta_i$:
+        the mean of all demonstrators' log probabilities, but for its scale. What the biases share is no bias.
+        """
+        if not (self.learns_bias and parameters.level is None and isinstance(parameters.bias, Linear)):
+            return parameters.actor
+        learnt = parameters.log_precision if self.learns_precision else jnp.zeros_like(parameters.log_precision)
+        network = parameters.bias.added_to(cast(Mlp, parameters.actor.network), jax.nn.softmax(learnt), self.bias_scale)
+        return Actor(network, parameters.actor.head)
+
+    def log_precision(self, parameters: Parameters, data: Transitions) -> Float[Array, " D"]:
+        """Each demonstrator's log precision, in the gauge."""
+        return gauge(parameters.log_precision)
+
+    def describe(
+        self,
+        parameters: Parameters,
+        observation: Shaped[Array, "..."],
+        action: Shaped[Array, "..."],
+        demonstrator: Int[Array, ""],
+    ) -> Description:
+        """By the demonstrator's own policy; biases are relative to the shared values, or to the noise of vectors."""
+        obs, who = observation[None], demonstrator[None]
+        shared, bias = parameters.actor.batch(obs), parameters.bias(obs, who)
+        if self._noisy(parameters):
+            moved = self.bias_scale * bias[0] if self.learns_bias else None
+            given = parameters.log_std, parameters.log_precision, demonstrator, moved, action
+            return noise.described(cast(SquashedGaussian, shared[0]), *given)
+        log_prob = self._own(parameters, shared, who, bias).log_prob(action[None])[0]
+        if not self.learns_bias:
+            return Description.without_bias(log_prob)
+        values = self.policy(parameters).network(observation)
+        common = values - parameters.actor.network(observation)
+        return Description(log_prob, *(jnp.var(each) for each in (self.bias_scale * bias[0] - common, values)))
+
+    def _noisy(self, parameters: Parameters) -> bool:
+        """Whether demonstrators are those of `irleed.model.noise`."""
+        return parameters.level is not None and (self.learns_precision or self.learns_bias)
+
+    def _own(
+        self, parameters: Parameters, shared: ActionDistribution, who: Int[Array, " B"], bias: Float[Array, "B A"]
+    ) -> ActionDistribution:
+        r"""The policy $\exp(\beta_i(Q + \alpha\epsilon_i)/T)$ of the demonstrator of each row."""
+        if not (self.learns_precision or self.learns_bias):
+            return shared
+        learnt = parameters.log_precision if self.learns_precision else jnp.zeros_like(parameters.log_precision)
+        return shared.as_demonstrator(log_precision_of(learnt, who), self.bias_scale / self.temperature * bias)
