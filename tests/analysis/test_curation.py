@@ -1,6 +1,7 @@
 """Curation: weights by hand, what is kept, what is written; the source stays as it is."""
 
 import csv
+import dataclasses
 import json
 import sys
 
@@ -90,6 +91,13 @@ def test_networks_say_how_likely_actions_are_as_they_act(monkeypatch, rows):
     logits = np.asarray(jax.vmap(network)(data.observation.astype(np.float32)))
     likely = log_softmax(logits, axis=-1)[np.arange(10), data.action]
     np.testing.assert_allclose(found.log_likelihood, [likely[:5].mean(), likely[5:].mean()], rtol=1e-4)
+
+
+def test_states_and_actions_may_be_whole_floats():
+    """A fit of tables takes them, so that its run has to score them too."""
+    whole = states()
+    floats = dataclasses.replace(whole, obs=whole.obs.astype(float), action=whole.action.astype(float))
+    np.testing.assert_array_equal(curate(floats, run()).log_likelihood, curate(whole, run()).log_likelihood)
 
 
 def test_data_that_were_not_fitted_are_refused():

@@ -48,7 +48,10 @@ class TabularPolicy(Policy):
 
     def log_likelihood(self, observation: ArrayLike, action: ArrayLike) -> Float[np.ndarray, " B"]:
         """The log probability of each action of a batch."""
-        state, taken = self._states(observation), checked_actions(action, self.actions)
+        given = np.asarray(observation)
+        if given.dtype.kind == "f" and np.all(given == np.floor(given)):  # data sets may have states as floats
+            given = given.astype(np.int64)
+        state, taken = self._states(given), checked_actions(action, self.actions)
         return np.log(np.maximum(np.asarray(self.probabilities, float), LEAST))[state, taken]
 
     def save(self, path: str | Path) -> None:
