@@ -82,7 +82,9 @@ def test_agents_learn(arena):
     keys, data = jax.random.split(KEY, 2), stack([demonstrations(20), demonstrations(30)])
     state = arena.learn(agent, keys, data, 1)
     assert state.learner.step.tolist() == [30, 30] and state.replay.added.tolist() == [40, 40]
-    np.testing.assert_allclose(state.learner.parameters.actor.network.inputs.centre[0], demonstrations(20).obs.mean(0), atol=1e-5)
+    np.testing.assert_allclose(
+        state.learner.parameters.actor.network.inputs.centre[0], demonstrations(20).obs.mean(0), atol=1e-5
+    )
     assert equal(arena.learn(agent, keys, data, 1), state)
     assert not equal(arena.learn(agent, keys[::-1], data, 1), state)
 
