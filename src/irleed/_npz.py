@@ -17,7 +17,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from tokenize import TokenError
-from typing import NoReturn
+from typing import IO, NoReturn
 
 import numpy as np
 
@@ -109,7 +109,7 @@ def printable(path: str | os.PathLike[str]) -> str:
     return text if text.isprintable() else repr(text)
 
 
-def npy_header(stream: io.BufferedIOBase) -> tuple[tuple[int, ...], bool, np.dtype]:
+def npy_header(stream: io.BufferedIOBase | IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype]:
     """Shape, whether it lies column by column, and dtype of the ``.npy`` array that begins here."""
     return HEADERS[np.lib.format.read_magic(stream)](stream)
 
@@ -223,7 +223,7 @@ def _array(archive: zipfile.ZipFile, name: str, layout: Layout, where: str) -> n
         _refuse(f"{where}, {name}", got, expected, f"write it again with `{layout.writer}`")
 
 
-def _values(stream: io.BufferedIOBase, size: int) -> np.ndarray:
+def _values(stream: io.BufferedIOBase | IO[bytes], size: int) -> np.ndarray:
     """The array of an entry of so many bytes; no memory is set aside for more."""
     shape, by_column, dtype = npy_header(stream)
     if dtype.hasobject:
@@ -232,7 +232,7 @@ def _values(stream: io.BufferedIOBase, size: int) -> np.ndarray:
     if math.prod(shape) * max(dtype.itemsize, 1) != left:  # of entries of no size there could be any number
         raise ValueError(f"{left} bytes for {dtype} of shape {shape}")
     values = np.empty(math.prod(shape), dtype)
-    room = memoryview(values.view(np.uint8))
+    room = values.view(np.uint8).data
     while room:
         content = stream.read(min(len(room), 1 << 20))
         if not content:
