@@ -44,6 +44,7 @@ def damaged(form: Format) -> Format:
     def make(case: Case) -> Path:
         case.sound = True
         path = form.make(case)
+        case.sound = False
         folder = path if path.is_dir() else path.parent
         file = case.pick(links.files(folder))
         case.note(f"damaged {file.relative_to(folder)}")
