@@ -158,7 +158,7 @@ def bomb(case: Case, file: h5py.File) -> None:
     """A chunk of zeros that was deflated once, twice or three times."""
     name, times = a_dataset(case, file), case.pick((1, 2, 3))
     old = replaced(file, name)
-    size = case.pick((GIGABYTE // 4, GIGABYTE, 3 * GIGABYTE))
+    size = case.size(case.pick((GIGABYTE // 4, GIGABYTE, 3 * GIGABYTE)))
     case.note(f"{name}: {size >> 20} MiB, deflated {times} times")
     row = int(np.prod(old.shape[1:], dtype=int)) or 1
     rows = size // (row * old.dtype.itemsize)
@@ -172,7 +172,9 @@ def bomb(case: Case, file: h5py.File) -> None:
     for _ in range(times):
         create.set_deflate(9)
     space = h5py.h5s.create_simple(shape)
-    made = h5py.h5d.create(file.id, name.encode(), h5py.h5t.py_create(old.dtype), space, _parents(create=create)[0], _parents()[1])
+    made = h5py.h5d.create(
+        file.id, name.encode(), h5py.h5t.py_create(old.dtype), space, _parents(create=create)[0], _parents()[1]
+    )
     made.write_direct_chunk((0,) * len(shape), data)
 
 
@@ -187,8 +189,14 @@ def small_chunks(case: Case, file: h5py.File) -> None:
     """Honest HDF5 that is much when decompressed: zeros in chunks, written by the library."""
     name = a_dataset(case, file)
     old = replaced(file, name)
-    rows = case.pick((1 << 22, 1 << 24))
-    file.create_dataset(name, data=np.zeros((rows, *old.shape[1:]), old.dtype), chunks=(1 << 18, *old.shape[1:]), compression=9, shuffle=True)
+    rows = case.size(case.pick((1 << 22, 1 << 24)))
+    file.create_dataset(
+        name,
+        data=np.zeros((rows, *old.shape[1:]), old.dtype),
+        chunks=(1 << 14, *old.shape[1:]),
+        compression=9,
+        shuffle=True,
+    )
 
 
 def claimed(case: Case, file: h5py.File) -> None:
@@ -206,14 +214,31 @@ def claimed(case: Case, file: h5py.File) -> None:
         file.create_dataset(name, shape=shape, dtype=old.dtype)
     else:
         most = (None,) * len(shape) if kind == "resizable" else None
-        file.create_dataset(name, shape=shape, dtype=old.dtype, chunks=tuple(min(side, 1000) for side in shape), maxshape=most)
+        file.create_dataset(
+            name, shape=shape, dtype=old.dtype, chunks=tuple(min(side, 1000) for side in shape), maxshape=most
+        )
 
 
 def types(case: Case, file: h5py.File) -> None:
     """A data set of another type: text of any length, references, compounds, enumerations, arrays."""
     name = a_dataset(case, file)
     rows = max(1, len(replaced(file, name)))
-    kind = case.pick(("text", "vlen", "reference", "region", "compound", "enum", "opaque", "array", "bytes", "half", "complex", "long"))
+    kind = case.pick(
+        (
+            "text",
+            "vlen",
+            "reference",
+            "region",
+            "compound",
+            "enum",
+            "opaque",
+            "array",
+            "bytes",
+            "half",
+            "complex",
+            "long",
+        )
+    )
     case.note(f"{name}: {kind}")
     text = values.text_without_zero(case).encode("utf-8", "replace").decode()
     made = {
@@ -263,9 +288,13 @@ def names(case: Case, file: h5py.File) -> None:
 def attributes(case: Case, file: h5py.File) -> None:
     """Attributes that are looked at have hostile values."""
     group = a_group(case, file)
-    key = case.pick(("num_samples", "total_steps", "id", "demonstrator", "env_args", "total_episodes", "total", "operator"))
+    key = case.pick(
+        ("num_samples", "total_steps", "id", "demonstrator", "env_args", "total_episodes", "total", "operator")
+    )
     text = values.text_without_zero(case).encode("utf-8", "replace").decode()[:60_000]
-    group.attrs[key] = case.pick((-1, 2**63 - 1, np.nan, text, np.zeros(100), h5py.Empty("f8"), "[" * 50_000, 0.5, True))
+    group.attrs[key] = case.pick(
+        (-1, 2**63 - 1, np.nan, text, np.zeros(100), h5py.Empty("f8"), "[" * 50_000, 0.5, True)
+    )
 
 
 def filters(case: Case, file: h5py.File) -> None:
@@ -289,8 +318,10 @@ def crowded(case: Case, file: h5py.File) -> None:
 
 
 FILES = (
-    external_link, external_link, raw_elsewhere, raw_elsewhere, virtual, virtual, soft_loop, group_loop, many_paths, deep, bomb,
-    bomb, small_chunks, claimed, claimed, types, types, contents, contents, contents, names, attributes, filters, crowded,
+    external_link, external_link, raw_elsewhere, raw_elsewhere, virtual, virtual, soft_loop, group_loop, many_paths,
+    deep, bomb,
+    bomb, small_chunks, claimed, claimed, types, types, contents, contents, contents, names, attributes, filters,
+    crowded,
 )  # fmt: skip
 
 

@@ -11,14 +11,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from fuzz import links, pictures, tables, values
-from fuzz.case import SECRET, Case
+from fuzz.case import Case
 
 LENGTHS, FPS, HEIGHT, WIDTH = (5, 4, 3), 10, 16, 24
 TOP, WRIST = "observation.images.top", "observation.images.wrist"
 CAMERA = {"dtype": "video", "shape": [HEIGHT, WIDTH, 3], "names": ["height", "width", "channels"]}
 
 
-def film(path: Path, height: int = HEIGHT, width: int = WIDTH, frames: int = sum(LENGTHS), codec: str = "mpeg4") -> None:
+def film(
+    path: Path, height: int = HEIGHT, width: int = WIDTH, frames: int = sum(LENGTHS), codec: str = "mpeg4"
+) -> None:
     """A video of grey frames."""
     with av.open(str(path), "w", format="mp4") as container:
         stream: Any = container.add_stream(codec, rate=FPS)
@@ -35,7 +37,8 @@ def columns() -> dict[str, Any]:
     rows, episode = sum(LENGTHS), np.repeat(np.arange(3), LENGTHS)
     random = np.random.default_rng(0)
     return {
-        "episode_index": episode, "frame_index": np.concatenate([np.arange(n) for n in LENGTHS]), "index": np.arange(rows),
+        "episode_index": episode, "frame_index": np.concatenate([np.arange(n) for n in LENGTHS]),
+        "index": np.arange(rows),
         "action": random.normal(size=(rows, 2)), "observation.state": random.normal(size=(rows, 3)),
     }  # fmt: skip
 
@@ -47,15 +50,35 @@ def sound(case: Case, path: Path) -> None:
         folder.mkdir(parents=True)
     (place / "file-000.mp4").write_bytes(case.piece("sound.mp4", film).read_bytes())
     features = {TOP: CAMERA, WRIST: CAMERA | {"dtype": "image"}}
-    features |= {name: {"dtype": "float32", "shape": list(column.shape[1:] or [1]), "names": None} for name, column in columns().items()}
-    info = {"codebase_version": "v3.0", "fps": FPS, "total_frames": sum(LENGTHS), "total_episodes": 3, "features": features}
+    features |= {
+        name: {"dtype": "float32", "shape": list(column.shape[1:] or [1]), "names": None}
+        for name, column in columns().items()
+    }
+    info = {
+        "codebase_version": "v3.0",
+        "fps": FPS,
+        "total_frames": sum(LENGTHS),
+        "total_episodes": 3,
+        "features": features,
+    }
     (path / "meta" / "info.json").write_text(json.dumps(info))
     begin = np.append(0, np.cumsum(LENGTHS)[:-1]) / FPS
-    said = {"chunk_index": [0] * 3, "file_index": [0] * 3, "from_timestamp": begin, "to_timestamp": begin + np.array(LENGTHS) / FPS}
-    about = {"episode_index": range(3), "operator": ["anna", "ben", "anna"], **{f"videos/{TOP}/{name}": column for name, column in said.items()}}
+    said = {
+        "chunk_index": [0] * 3,
+        "file_index": [0] * 3,
+        "from_timestamp": begin,
+        "to_timestamp": begin + np.array(LENGTHS) / FPS,
+    }
+    about = {
+        "episode_index": range(3),
+        "operator": ["anna", "ben", "anna"],
+        **{f"videos/{TOP}/{name}": column for name, column in said.items()},
+    }
     pq.write_table(pa.table(about), path / "meta" / "episodes" / "chunk-000" / "file-000.parquet")
     frames = tables.table_of(columns())
-    encoded = [{"bytes": pictures.sound(HEIGHT, WIDTH, "PNG", row), "path": f"{row}.png"} for row in range(sum(LENGTHS))]
+    encoded = [
+        {"bytes": pictures.sound(HEIGHT, WIDTH, "PNG", row), "path": f"{row}.png"} for row in range(sum(LENGTHS))
+    ]
     pq.write_table(frames.append_column(WRIST, pa.array(encoded)), _frames(path), row_group_size=5)
 
 
@@ -78,7 +101,9 @@ def images(case: Case, path: Path) -> None:
     for row in case.random.integers(0, len(found), case.whole(1, 4)):
         data = case.pick((None, "a place")) if case.chance(0.1) else pictures.hostile(case, HEIGHT, WIDTH)
         elsewhere = case.pick((str(case.outside / "secret.bin"), "/dev/zero", "http://127.0.0.1:9/x.png"))
-        found[int(row)] = {"bytes": None, "path": elsewhere} if isinstance(data, str) else {"bytes": data, "path": "x.png"}
+        found[int(row)] = (
+            {"bytes": None, "path": elsewhere} if isinstance(data, str) else {"bytes": data, "path": "x.png"}
+        )
     held = {"table": table}
     tables.put(held, WRIST, pa.array(found))
     pq.write_table(held["table"], _frames(path))
@@ -91,7 +116,9 @@ def frames(case: Case, path: Path) -> None:
     case.mutate(held, tables.COLUMNS, 1)
     target = {"table": tables.table_of(held)}
     if case.chance(0.5):
-        case.mutate(target, (tables.types, lists_of_frames, tables.gaps, tables.metadata, tables.columns_twice, bomb), 1)
+        case.mutate(
+            target, (tables.types, lists_of_frames, tables.gaps, tables.metadata, tables.columns_twice, bomb), 1
+        )
     if "file" not in target:
         tables.written(case, target, _frames(path))
 
@@ -107,12 +134,12 @@ def lists_of_frames(case: Case, target: dict[str, Any]) -> None:
 
 def bomb(case: Case, target: dict[str, Any]) -> None:
     """Millions of frames of nothing, or a long picture over and over."""
-    rows = case.pick((100_000, 5_000_000))
+    rows = case.size(case.pick((100_000, 5_000_000)))
     zeros = pa.FixedSizeListArray.from_arrays(pa.array(np.zeros(rows * 3, np.float32)), 3)
     found = {"episode_index": np.zeros(rows, int), "action": zeros, "observation.state": zeros}
-    if rows == 100_000:
+    if case.chance(0.5):
         picture = pa.DictionaryArray.from_arrays(pa.array(np.zeros(rows, np.int32)), pa.array([bytes(100_000)]))
-        found[WRIST] = pa.StructArray.from_arrays([picture.cast(pa.binary()) if rows < 9 else picture], ["bytes"])
+        found[WRIST] = pa.StructArray.from_arrays([picture], ["bytes"])
         case.reading = {"obs": (WRIST,)}
     target["table"] = pa.table(found)
 
@@ -142,16 +169,24 @@ def info(case: Case, path: Path) -> None:
         if key == "fps":
             said["fps"] = case.pick((0, -1, 1e308, 1e-308, 5e-324, "10", True, 10**400, 1e18))
         elif key in ("shape", "names"):
-            said["features"][case.pick((TOP, WRIST))][key] = case.pick(([1 << 14, 1 << 14, 3], [3, 3, 3], [0, 0, 3], [-1, 2, 3], [1e9, 1, 3], "hwc", [["a"]] * 3, [True, 2, 3]))
+            said["features"][case.pick((TOP, WRIST))][key] = case.pick(
+                ([1 << 14, 1 << 14, 3], [3, 3, 3], [0, 0, 3], [-1, 2, 3], [1e9, 1, 3], "hwc", [["a"]] * 3, [True, 2, 3])
+            )
         elif key == "camera name":
-            name = case.pick(("../../../outside/secret", "/etc", str(case.outside), "a\0b", "x" * 5000, values.name(case)))
+            name = case.pick(
+                ("../../../outside/secret", "/etc", str(case.outside), "a\0b", "x" * 5000, values.name(case))
+            )
             said["features"][name] = CAMERA
             case.reading = {"obs": (name,)}
             table = pq.read_table(_about(path))
             renamed = [column.replace(TOP, name.encode("utf-8", "replace").decode()) for column in table.column_names]
             pq.write_table(table.rename_columns(renamed), _about(path))
         else:
-            said |= {"codebase_version": case.pick(("v3.999", "v2.1", "", 3))} if key == "version" else {"data_path": "/etc/passwd"}
+            said |= (
+                {"codebase_version": case.pick(("v3.999", "v2.1", "", 3))}
+                if key == "version"
+                else {"data_path": "/etc/passwd"}
+            )
         place.write_text(json.dumps(said))
     else:
         values.write_json(case, place, said)
@@ -159,47 +194,55 @@ def info(case: Case, path: Path) -> None:
         case.reading = {"obs": (case.pick((TOP, WRIST)),)}
 
 
-def atom(kind: bytes, *parts: bytes) -> bytes:
-    """A part of an MP4 file."""
-    data = b"".join(parts)
-    return struct.pack(">I", 8 + len(data)) + kind + data
+PLAYLISTS = {
+    "hls": "#EXTM3U\n#EXT-X-TARGETDURATION:2\n#EXTINF:2.0,\n{place}\n#EXT-X-ENDLIST\n",
+    "concat": "ffconcat version 1.0\nfile '{place}'\nduration 2\n",
+    "dash": "<?xml version='1.0'?><MPD><Period><AdaptationSet><Representation id='1'><BaseURL>{place}</BaseURL>"
+    "</Representation></AdaptationSet></Period></MPD>",
+    "sdp": "v=0\no=- 0 0 IN IP4 127.0.0.1\ns=x\nc=IN IP4 127.0.0.1\nt=0 0\nm=video 9 RTP/AVP 96\n"
+    "a=rtpmap:96 H264/90000\n",
+}  # files that name other places, which FFmpeg would open
+FILMS = {"large": (8176, 8176, 2, "mpeg4"), "many": (HEIGHT, WIDTH, 20_000, "mpeg4"), "size": (32, 24, 12, "mpeg4"),
+         "codec": (HEIGHT, WIDTH, sum(LENGTHS), "mjpeg")}  # fmt: skip
 
 
 def videos(case: Case, path: Path) -> None:
-    """A video that is another kind of file: playlists that name other files, enormous frames, lies about times."""
-    kind = case.pick(("playlist", "concat", "sdp", "large", "many", "other", "reference", "picture", "cut", "bytes", "size", "subtitles"))
+    """A video is another kind of file: a playlist that names other files, enormous frames, other codecs, damage."""
+    kind = case.pick((*PLAYLISTS, *FILMS, "reference", "picture", "cut", "bytes"))
     case.note(f"video: {kind}")
-    place, case.reading = _video(path), {"obs": (TOP,)}
-    elsewhere = case.outside / "secret.mp4"
-    elsewhere.write_bytes(case.piece("sound.mp4", film).read_bytes())
-    outside = case.pick((str(elsewhere), f"file://{elsewhere}", "../../../../../outside/secret.mp4", "http://127.0.0.1:9/x", "concat:/etc/passwd"))
-    if kind == "playlist":
-        place.write_text(f"#EXTM3U\n#EXT-X-TARGETDURATION:2\n#EXTINF:2.0,\n{outside}\n#EXT-X-ENDLIST\n")
-    elif kind == "concat":
-        place.write_text(f"ffconcat version 1.0\nfile '{outside}'\nduration 2\n")
-    elif kind == "sdp":
-        place.write_text("v=0\no=- 0 0 IN IP4 127.0.0.1\ns=x\nc=IN IP4 127.0.0.1\nt=0 0\nm=video 9 RTP/AVP 96\na=rtpmap:96 H264/90000\n")
-    elif kind == "subtitles":
-        place.write_text(f"<?xml version='1.0'?><MPD><Period><AdaptationSet><Representation id='1'><BaseURL>{outside}</BaseURL></Representation></AdaptationSet></Period></MPD>")
-    elif kind in ("large", "many", "size"):
-        height, width, count = {"large": (8176, 8176, 2), "many": (16, 24, 20_000), "size": (32, 24, 12)}[kind]
-        place.write_bytes(case.piece(f"{kind}.mp4", lambda made: film(made, height, width, count)).read_bytes())
-    elif kind == "other":
-        place.write_bytes(case.piece("motion.mp4", lambda made: film(made, codec="mjpeg")).read_bytes())
-    elif kind == "reference":  # a data reference to another file in place of "in this file"
-        content = place.read_bytes()
-        url = atom(b"url ", b"\0\0\0\0", outside.encode() + b"\0")
-        place.write_bytes(content.replace(b"\0\0\0\x0curl \0\0\0\x01", url[:12].ljust(12, b"\0")) + SECRET[:2].encode())
+    video, case.reading = _video(path), {"obs": (TOP,)}
+    content, elsewhere = video.read_bytes(), case.outside / "secret.mp4"
+    elsewhere.write_bytes(content)
+    relative = "../../../../../outside/secret.mp4"
+    outside = case.pick((str(elsewhere), f"file://{elsewhere}", relative, "http://127.0.0.1:9/x", "concat:/etc/passwd"))
+    if kind in PLAYLISTS:
+        content = PLAYLISTS[kind].format(place=outside).encode()
+    elif kind in FILMS:
+        content = case.piece(f"{kind}.mp4", lambda made: film(made, *FILMS[kind])).read_bytes()
+    elif kind == "reference":
+        content = referring(content, outside)
     elif kind == "picture":
-        place.write_bytes(pictures.hostile(case, HEIGHT, WIDTH))
+        content = pictures.hostile(case, HEIGHT, WIDTH)
     elif kind == "cut":
-        content = place.read_bytes()
-        place.write_bytes(content[: int(case.random.integers(len(content)))])
+        content = content[: int(case.random.integers(len(content)))]
     else:
-        content = bytearray(place.read_bytes())
+        changed = bytearray(content)
         for at in case.random.integers(0, len(content), case.whole(1, 30)):
-            content[at] = int(case.random.integers(256))
-        place.write_bytes(content)
+            changed[at] = int(case.random.integers(256))
+        content = bytes(changed)
+    video.write_bytes(content)
+
+
+def referring(content: bytes, place: str) -> bytes:
+    """An MP4 file that says its frames are in another file."""
+    old = b"\0\0\0\x0curl \0\0\0\x01"  # flag 1: in this file
+    new = b"url \0\0\0\0" + place.encode() + b"\0"
+    new = struct.pack(">I", len(new) + 4) + new
+    changed = bytearray(content)
+    for name in (b"moov", b"trak", b"mdia", b"minf", b"dinf", b"dref"):  # what it is in becomes longer
+        at = content.index(name) - 4
+        changed[at : at + 4] = struct.pack(">I", struct.unpack_from(">I", changed, at)[0] + len(new) - len(old))
+    return bytes(changed).replace(old, new)
 
 
 def folder(case: Case, path: Path) -> None:
@@ -222,7 +265,9 @@ def lerobot(case: Case) -> Path:
     """A hostile folder."""
     path = case.home / "given"
     sound(case, path)
-    case.mutate(path, (images, images, frames, frames, episodes, info, info, videos, videos, folder, folder, video_link))
+    case.mutate(
+        path, (images, images, frames, frames, episodes, info, info, videos, videos, folder, folder, video_link)
+    )
     case.large = case.chance(0.3)
     if case.chance(0.1):
         case.reading["demonstrator"] = case.pick(("operator", "episode", "task", "episode_index"))
@@ -237,7 +282,9 @@ def atari(case: Case) -> Path:
         screens.mkdir(parents=True)
         texts.mkdir(parents=True, exist_ok=True)
         lines = [f"{t},{10 * t},{10 * t},{int(t == rows - 1)},{t}" for t in range(rows)]
-        (texts / f"{episode}.txt").write_text("\n".join(["db traj id : 1", "frame,reward,score,terminal,action", *lines]) + "\n")
+        (texts / f"{episode}.txt").write_text(
+            "\n".join(["db traj id : 1", "frame,reward,score,terminal,action", *lines]) + "\n"
+        )
         for t in range(rows):
             (screens / f"{t}.png").write_bytes(pictures.sound(8, 6, "PNG", t))
     case.mutate(path, (_screens, _screens, _rows, _rows, _game, folder, folder))
@@ -263,7 +310,12 @@ def _rows(case: Case, path: Path) -> None:
 
 def _game(case: Case, path: Path) -> None:
     """The game, or an episode, has a hostile name."""
-    name = values.text_without_zero(case).replace("/", "_").encode("utf-8", "surrogatepass")[:200].decode("utf-8", "ignore")
+    name = (
+        values.text_without_zero(case)
+        .replace("/", "_")
+        .encode("utf-8", "surrogatepass")[:200]
+        .decode("utf-8", "ignore")
+    )
     for kind in ("screens", "trajectories"):
         if name not in ("", ".", ".."):
             (path / kind / "qbert").rename(path / kind / name)

@@ -9,7 +9,8 @@ from PIL import Image
 
 from fuzz.case import SECRET, Case
 
-OTHERS = ("BMP", "GIF", "TIFF", "WEBP", "PPM", "ICO", "PCX", "SGI", "TGA", "PDF", "JPEG2000", "DDS", "IM", "XBM", "MPO", "ICNS",
+OTHERS = ("BMP", "GIF", "TIFF", "WEBP", "PPM", "ICO", "PCX", "SGI", "TGA", "PDF", "JPEG2000", "DDS", "IM", "XBM",
+    "MPO", "ICNS",
           "AVIF", "SPIDER", "MSP", "BLP", "QOI")  # fmt: skip
 
 
@@ -45,7 +46,22 @@ def png(height: int, width: int, *between: bytes, depth: int = 8, colour: int = 
 
 def hostile(case: Case, height: int, width: int) -> bytes:
     """Something that stands where a picture of this size should."""
-    kind = case.pick(("postscript", "postscript", "other", "other", "large", "claims", "text", "pixels", "cut", "bytes", "modes", "svg"))
+    kind = case.pick(
+        (
+            "postscript",
+            "postscript",
+            "other",
+            "other",
+            "large",
+            "claims",
+            "text",
+            "pixels",
+            "cut",
+            "bytes",
+            "modes",
+            "svg",
+        )
+    )
     case.note(f"picture: {kind}")
     if kind == "postscript":
         found = postscript(height, width)
@@ -61,12 +77,16 @@ def hostile(case: Case, height: int, width: int) -> bytes:
         side = case.pick((5000, 16_000, 30_000))
         return png(side, side, depth=1, colour=0)
     if kind == "claims":
-        one, other = case.pick(((65535, 65535), (1 << 30, 1), (1, 1 << 30), (0, 0), (1 << 31, 1 << 31), (height, width)))
+        one, other = case.pick(
+            ((65535, 65535), (1 << 30, 1), (1, 1 << 30), (0, 0), (1 << 31, 1 << 31), (height, width))
+        )
         return png(one, other, data=zlib.compress(bytes(1000)))
     if kind == "text":
         bomb = zlib.compress(bytes(1 << 27), 9)
-        part = case.pick((chunk(b"zTXt", b"a\0\0" + bomb), chunk(b"iCCP", b"a\0\0" + bomb), chunk(b"iTXt", b"a\0\1\0\0\0" + bomb),
-                          chunk(b"tEXt", b"a\0" + SECRET[:3].encode() * 100), chunk(b"eXIf", b"MM\0*\0\0\0\x08" + b"\xff" * 999)))  # fmt: skip
+        part = case.pick((chunk(b"zTXt", b"a\0\0" + bomb), chunk(b"iCCP", b"a\0\0" + bomb), chunk(b"iTXt",
+            b"a\0\1\0\0\0" + bomb),
+                          chunk(b"tEXt", b"a\0" + SECRET[:3].encode() * 100), chunk(b"eXIf",
+                              b"MM\0*\0\0\0\x08" + b"\xff" * 999)))  # fmt: skip
         return png(height, width, *[part] * case.pick((1, 40)))
     if kind == "pixels":
         return png(height, width, data=case.pick((zlib.compress(bytes(1 << 28), 9), b"", zlib.compress(b""))))
@@ -78,4 +98,6 @@ def hostile(case: Case, height: int, width: int) -> bytes:
         return whole[: int(case.random.integers(len(whole)))]
     if kind == "svg":
         return b'<?xml version="1.0"?><!DOCTYPE x [<!ENTITY e SYSTEM "file:///etc/passwd">]><svg>&e;</svg>'
-    return case.pick((b"", b"\0" * 100, b"GIF89a", b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff", b"%PDF-1.4", b"x" * 5_000_000))
+    return case.pick(
+        (b"", b"\0" * 100, b"GIF89a", b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff", b"%PDF-1.4", b"x" * 5_000_000)
+    )

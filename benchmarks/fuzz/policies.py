@@ -12,7 +12,18 @@ from fuzz import links, values
 from fuzz.case import Case
 
 DTYPES = ("F8_E4M3", "F8_E5M2", "BF16", "F16", "F64", "I64", "BOOL", "U8", "F4", "X", "", 5, None, "C64", "F32 ")
-CODES = {"f4": "F32", "f8": "F64", "f2": "F16", "i8": "I64", "i4": "I32", "u1": "U8", "b1": "BOOL", "i1": "I8", "u8": "U64", "i2": "I16"}
+CODES = {
+    "f4": "F32",
+    "f8": "F64",
+    "f2": "F16",
+    "i8": "I64",
+    "i4": "I32",
+    "u1": "U8",
+    "b1": "BOOL",
+    "i1": "I8",
+    "u8": "U64",
+    "i2": "I16",
+}
 
 
 def tabular() -> tuple[dict[str, Any], dict[str, np.ndarray]]:
@@ -20,7 +31,9 @@ def tabular() -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     return {"format": "irleed-tabular-policy", "version": "1"}, {"probabilities": np.full((4, 2), 0.5, np.float32)}
 
 
-def network(members: int = 2, sizes: tuple[int, ...] = (8, 4), inputs: int = 3, gaussian: bool = False) -> tuple[dict, dict]:
+def network(
+    members: int = 2, sizes: tuple[int, ...] = (8, 4), inputs: int = 3, gaussian: bool = False
+) -> tuple[dict, dict]:
     """Header and arrays of a sound ensemble."""
     random, before = np.random.default_rng(0), inputs
     arrays = {"centre": np.zeros((members, inputs), np.float32), "spread": np.ones((members, inputs), np.float32)}
@@ -40,7 +53,24 @@ def network(members: int = 2, sizes: tuple[int, ...] = (8, 4), inputs: int = 3, 
 def head(case: Case, target: dict[str, Any]) -> None:
     """The line of JSON is hostile."""
     key = case.pick(("format", "version", "activation", "extra"))
-    target["head"][key] = case.pick(("99", 99, None, "", "tanh", "__import__('os')", [], {}, "elu\0", values.name(case), True, "-1", "1.5", float("nan")))
+    target["head"][key] = case.pick(
+        (
+            "99",
+            99,
+            None,
+            "",
+            "tanh",
+            "__import__('os')",
+            [],
+            {},
+            "elu\0",
+            values.name(case),
+            True,
+            "-1",
+            "1.5",
+            float("nan"),
+        )
+    )
     case.note(f"{key} = {ascii(target['head'][key])[:30]}")
 
 
@@ -48,12 +78,18 @@ def head_text(case: Case, target: dict[str, Any]) -> None:
     """The line of JSON is hardly JSON."""
     target["metadata"] = {"irleed": values.json_text(case, target["head"])}
     if case.chance(0.2):
-        target["metadata"] = case.pick(({}, {"irleed": 5}, {"irleed": None}, [], {"x": "y" * 10_000_000}, {"irleed": "{}"}, {"a": {"b": "c"}}))
+        target["metadata"] = case.pick(
+            ({}, {"irleed": 5}, {"irleed": None}, [], {"x": "y" * 10_000_000}, {"irleed": "{}"}, {"a": {"b": "c"}})
+        )
 
 
 def arrays(case: Case, target: dict[str, Any]) -> None:
     """Hostile arrays."""
-    case.mutate(target["arrays"], (values.numbers, values.numbers, values.dtypes, values.shapes, values.missing, values.swapped), 1)
+    case.mutate(
+        target["arrays"],
+        (values.numbers, values.numbers, values.dtypes, values.shapes, values.missing, values.swapped),
+        1,
+    )
 
 
 def zeros(case: Case, target: dict[str, Any]) -> None:
@@ -71,7 +107,8 @@ def sizes(case: Case, target: dict[str, Any]) -> None:
     gaussian = "middle" in target["arrays"]
     options: dict[str, dict[str, Any]] = {
         "members": {"members": 0}, "actions": {"sizes": (8, 0)}, "inputs": {"inputs": 0}, "layers": {"sizes": ()},
-        "many layers": {"sizes": (2,) * case.pick((50, 300, 3000))}, "wide": {"sizes": (200_000, 4)}, "thousand members": {"members": 20_000},
+        "many layers": {"sizes": (2,) * case.pick((50, 300, 3000))}, "wide": {"sizes": (200_000, 4)},
+        "thousand members": {"members": 20_000},
     }  # fmt: skip
     target["head"], target["arrays"] = network(**options[kind], gaussian=gaussian)
 
@@ -86,8 +123,10 @@ def lies(case: Case, target: dict[str, Any]) -> None:
             return
         kind = case.pick(("shape", "dtype", "data_offsets"))
         entry[kind] = case.pick(
-            {"shape": ([1 << 62], [1 << 31, 1 << 31], [-1], [0, 1 << 40], [], [1] * 40, "3", [1.5], [1 << 64], [None], [1 << 63, 2]),
-             "dtype": DTYPES, "data_offsets": ([0, 1 << 40], [0, 0], [-8, 0], [8, 0], [0], [0, 8], [1 << 63, 1 << 63], "x", [0.5, 8])}[kind]
+            {"shape": ([1 << 62], [1 << 31, 1 << 31], [-1], [0, 1 << 40], [], [1] * 40, "3", [1.5], [1 << 64], [None],
+            [1 << 63, 2]),
+             "dtype": DTYPES, "data_offsets": ([0, 1 << 40], [0, 0], [-8, 0], [8, 0], [0], [0, 8], [1 << 63, 1 << 63],
+             "x", [0.5, 8])}[kind]
         )  # fmt: skip
         case.note(f"{kind} = {entry[kind]}")
 
@@ -109,7 +148,8 @@ def texts(case: Case, target: dict[str, Any]) -> None:
     kind = case.pick(("deep", "doubled", "length", "more", "spaces", "nothing", "list"))
     case.note(kind)
     target["text"] = {
-        "deep": lambda text: b'{"a":' * 100_000 + text + b"}" * 100_000, "doubled": lambda text: text[:-1] + b"," + text[1:],
+        "deep": lambda text: b'{"a":' * 100_000 + text + b"}" * 100_000,
+        "doubled": lambda text: text[:-1] + b"," + text[1:],
         "length": lambda text: text, "more": lambda text: text, "spaces": lambda text: text + b" " * 50_000_000,
         "nothing": lambda text: b"", "list": lambda text: b"[" + text + b"]",
     }[kind]  # fmt: skip

@@ -4,16 +4,21 @@ import json
 from pathlib import Path
 from typing import Any
 
-
 from fuzz import links, pictures, policies, values, zips
 from fuzz.case import Case
 from irleed.data import load, summarise
 
 PERSON = {"precision": 1.0, "precision_low": 0.9, "precision_high": 1.1, "bias": 0.2, "bias_low": 0.1, "bias_high": 0.3,
           "transitions": 6, "weight": 0.5, "log_likelihood": -1.0}  # fmt: skip
-CONFIG = {"data": "poles.npz", "algorithm": "irleed", "reading": {"demonstrator": "data", "obs": [], "action": None}, "env": None}
+CONFIG = {
+    "data": "poles.npz",
+    "algorithm": "irleed",
+    "reading": {"demonstrator": "data", "obs": [], "action": None},
+    "env": None,
+}
 FIT = {
-    "format": "irleed-fit", "version": 1, "config": CONFIG, "expertise": [{"name": name, **PERSON} for name in ("anna", "ben")],
+    "format": "irleed-fit", "version": 1, "config": CONFIG, "expertise": [{"name": name,
+    **PERSON} for name in ("anna", "ben")],
     "steps": 7, "seconds": 1.5, "members": 2, "warnings": ["two members diverged"], "grid": None,
     "returns": [{"who": "policy", "mean": 3.0, "low": 2.0, "high": 4.0, "episodes": 5}],
 }  # fmt: skip
@@ -23,12 +28,32 @@ RETURNS = [{"who": "anna", "mean": 1.0, "low": None, "high": None, "episodes": 2
 DEPARTURES = {
     "format": "irleed-departures", "version": 1, "mean": [0.1, 0.2], "looked_at": 13, "explained": [0.5, 0.2],
     "points": {"who": [0, 1], "place": [[0.0, 1.0], [1.0, 0.0]], "departure": [0.5, 1.0]},
-    "people": [{"who": 0, "situations": [{"episode": 0, "step": 1, "action": 1, "probability": 0.1, "likeliest": 0, "departure": 2.0,
+    "people": [{"who": 0, "situations": [{"episode": 0, "step": 1, "action": 1, "probability": 0.1, "likeliest": 0,
+    "departure": 2.0,
                 "likeliest_probability": 0.9, "place": [0.0, 1.0], "observation": [0.0, 1.0, 2.0]}]}],
 }  # fmt: skip
-FILM = {"format": "irleed-film", "version": 1, "env": "x", "seed": 0, "return": 12.0, "steps": 12, "every": 3, "frames": 5}
-ROW = {"setting": {"demonstrations": 10}, "method": "irleed", "evaluation": "policy", "mean": 1.0, "std": 0.1, "ci_low": 0.9, "ci_high": 1.1, "seeds": 3}
-RESULTS = {"version": 1, "experiment": "control", "config": {"environment": "CartPole-v1"}, "rows": [ROW, ROW | {"method": "iq"}],
+FILM = {
+    "format": "irleed-film",
+    "version": 1,
+    "env": "x",
+    "seed": 0,
+    "return": 12.0,
+    "steps": 12,
+    "every": 3,
+    "frames": 5,
+}
+ROW = {
+    "setting": {"demonstrations": 10},
+    "method": "irleed",
+    "evaluation": "policy",
+    "mean": 1.0,
+    "std": 0.1,
+    "ci_low": 0.9,
+    "ci_high": 1.1,
+    "seeds": 3,
+}
+RESULTS = {"version": 1, "experiment": "control", "config": {"environment": "CartPole-v1"}, "rows": [ROW,
+    ROW | {"method": "iq"}],
            "summary": {}, "paper": {}, "seconds": 3.0, "device": "cpu"}  # fmt: skip
 
 
@@ -94,20 +119,31 @@ def history(case: Case, path: Path) -> None:
         lines[at] = "[" * case.pick((1000, 1_000_000))
     else:
         key = "loss" if kind == "numbers" else "step"
-        lines = [json.dumps({**json.loads(line), key: case.pick((1e308, -1e308, 1e-320, 0, 10**400, -1, 1e149))}) for line in lines]
+        lines = [
+            json.dumps({**json.loads(line), key: case.pick((1e308, -1e308, 1e-320, 0, 10**400, -1, 1e149))})
+            for line in lines
+        ]
     (path / "history.jsonl").write_bytes(("\n".join(lines) + "\n").encode("utf-8", "surrogatepass"))
 
 
 def many(case: Case, path: Path) -> None:
     """A document with a list of a hundred thousand entries, or hundreds of megabytes."""
-    name, key = case.pick((("fit.json", "expertise"), ("fit.json", "returns"), ("data.json", "returns"), ("departures.json", "people"), ("fit.json", "warnings")))
+    name, key = case.pick(
+        (
+            ("fit.json", "expertise"),
+            ("fit.json", "returns"),
+            ("data.json", "returns"),
+            ("departures.json", "people"),
+            ("fit.json", "warnings"),
+        )
+    )
     if not links.is_small(path / name):
         return
     said = json.loads((path / name).read_text())
     if case.chance(0.3):
-        text = json.dumps(said)[:-1] + ', "more": [' + "[]," * case.pick((1_000_000, 80_000_000)) + "[]]}"
+        text = json.dumps(said)[:-1] + ', "more": [' + "[]," * case.size(case.pick((1_000_000, 80_000_000))) + "[]]}"
     else:
-        said[key] *= case.pick((1000, 100_000))
+        said[key] *= case.size(case.pick((64_000, 100_000)))
         text = json.dumps(said)
     (path / name).write_text(text)
 
@@ -150,7 +186,12 @@ def baselines(case: Case, path: Path) -> None:
     for number in range(200 if kind == "many" else 0):
         (inside / f"other {number}").mkdir()
     if kind == "odd":
-        name = values.text_without_zero(case).replace("/", "_").encode("utf-8", "surrogatepass")[:200].decode("utf-8", "ignore")
+        name = (
+            values.text_without_zero(case)
+            .replace("/", "_")
+            .encode("utf-8", "surrogatepass")[:200]
+            .decode("utf-8", "ignore")
+        )
         if name not in ("", ".", ".."):
             (inside / "bc").rename(inside / name)
 
@@ -162,7 +203,23 @@ def experiment(case: Case, path: Path) -> None:
     (path / "results.json").write_bytes(values.json_text(case, said).encode("utf-8", "surrogatepass"))
 
 
-RUNS = (documents, documents, documents, texts, texts, history, many, policy, policy, folder, folder, folder, film, baselines, experiment)
+RUNS = (
+    documents,
+    documents,
+    documents,
+    texts,
+    texts,
+    history,
+    many,
+    policy,
+    policy,
+    folder,
+    folder,
+    folder,
+    film,
+    baselines,
+    experiment,
+)
 
 
 def signed(case: Case, path: Path) -> None:
@@ -176,7 +233,17 @@ def signed(case: Case, path: Path) -> None:
     except (OSError, ValueError, TypeError, RecursionError):
         return
     if case.chance(0.3):
-        name = case.pick(("../../outside/secret.txt", "/etc/passwd", "nowhere", ".", "policy.safetensors/x", "a\0b", values.name(case)))
+        name = case.pick(
+            (
+                "../../outside/secret.txt",
+                "/etc/passwd",
+                "nowhere",
+                ".",
+                "policy.safetensors/x",
+                "a\0b",
+                values.name(case),
+            )
+        )
         said["files"][name] = case.pick(("0" * 64, 5, None, values.name(case)))
         case.note(f"checksum of {ascii(name)[:30]}")
     (path / "fit.json").write_text(json.dumps(said))
@@ -195,7 +262,12 @@ def run(case: Case) -> Path:
     return path
 
 
-DESCRIPTION = {"format": "irleed-export", "version": 1, "loads_with": "irleed.load_policy('policy.safetensors')", "kind": "ensemble of perceptrons"}
+DESCRIPTION = {
+    "format": "irleed-export",
+    "version": 1,
+    "loads_with": "irleed.load_policy('policy.safetensors')",
+    "kind": "ensemble of perceptrons",
+}
 
 
 def exported(case: Case) -> Path:
@@ -213,5 +285,3 @@ def exported(case: Case) -> Path:
         named.unlink()
         policies.made(case, named)
     return named
-
-

@@ -9,14 +9,22 @@ from pathlib import Path
 
 from fuzz.case import SECRET
 
-STARTS = ("subprocess.Popen", "os.exec", "os.posix_spawn", "os.system", "os.fork", "os.forkpty", "pty.spawn", "os.spawn",
+STARTS = ("subprocess.Popen", "os.exec", "os.posix_spawn", "os.system", "os.fork", "os.forkpty", "pty.spawn",
+    "os.spawn",
           "os.startfile")  # fmt: skip
-REACHES = ("socket.connect", "socket.getaddrinfo", "socket.bind", "urllib.Request", "http.client.connect", "ftplib.connect")
+REACHES = (
+    "socket.connect",
+    "socket.getaddrinfo",
+    "socket.bind",
+    "urllib.Request",
+    "http.client.connect",
+    "ftplib.connect",
+)
 SYSTEM = ("/usr", "/lib", "/lib64", "/proc", "/sys", "/dev/null", "/dev/urandom", "/dev/shm")
 OPENED, READ = 0x20, 0x1  # inotify's IN_OPEN and IN_ACCESS
 
 
-class Stopped(RuntimeError):
+class StoppedError(RuntimeError):
     """A program or a connection that was not let start."""
 
 
@@ -36,8 +44,17 @@ class Watch:
             return
         if event in STARTS or event in REACHES:
             self.seen.append(f"{'program started' if event in STARTS else 'network'}: {event} {arguments!r}"[:200])
-            raise Stopped(event)
-        if event in ("open", "os.listdir", "os.scandir", "os.remove", "os.rename", "os.rmdir", "os.mkdir", "os.truncate"):
+            raise StoppedError(event)
+        if event in (
+            "open",
+            "os.listdir",
+            "os.scandir",
+            "os.remove",
+            "os.rename",
+            "os.rmdir",
+            "os.mkdir",
+            "os.truncate",
+        ):
             self._busy = True  # what is looked at meanwhile is of our own doing
             try:
                 self._look(event, arguments[0])
