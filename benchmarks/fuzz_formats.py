@@ -43,6 +43,8 @@ class Config:
     """Of the random numbers; a case depends on it, its format and its number alone."""
     workers: int = 1
     """Cases that are read at the same time."""
+    small: bool = False
+    """Make bombs of megabytes: a run of few cases then takes seconds."""
     case: int | None = None
     """Run this case alone, print its error and keep its files."""
     damaged: bool = False
@@ -51,13 +53,13 @@ class Config:
 
 def outcomes(form: harness.Format, config: Config, store: Path) -> Iterator[harness.Outcome]:
     """Of all cases of a format, in any order."""
-    tasks = [(form, config.seed, number, store) for number in range(config.cases)]
+    tasks = [(form, config.seed, number, store, config.small) for number in range(config.cases)]
     with get_context("fork").Pool(config.workers) as pool:
         yield from pool.imap_unordered(_run, tasks)
 
 
-def _run(task: tuple[harness.Format, int, int, Path]) -> harness.Outcome:
-    return harness.run(*task)
+def _run(task: tuple[harness.Format, int, int, Path, bool]) -> harness.Outcome:
+    return harness.run(*task[:4], small=task[4])
 
 
 def row(name: str, found: list[harness.Outcome]) -> str:
@@ -109,7 +111,7 @@ def main(config: Config) -> int:
         if config.case is not None:
             keep = Path(tempfile.mkdtemp(prefix="irleed-case-", dir="/tmp"))
             for form in chosen.values():
-                print(harness.run(form, config.seed, config.case, store, keep / form.name))
+                print(harness.run(form, config.seed, config.case, store, small=config.small, keep=keep / form.name))
             print(f"files are kept in {keep}")
             return 0
         print(f"{'format':12}    cases  refused   loaded   failed   unmade    slowest (case)     memory (case)")

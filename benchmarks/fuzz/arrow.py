@@ -13,19 +13,25 @@ from fuzz.case import Case
 FEATURE = {"feature": {"dtype": "float64", "_type": "Value"}, "_type": "List"}
 INFO = {
     "citation": "", "description": "", "homepage": "", "license": "",
-    "features": {"obs": {"feature": FEATURE, "_type": "List"}, "acts": {"feature": {"dtype": "int64", "_type": "Value"}, "_type": "List"},
+    "features": {"obs": {"feature": FEATURE, "_type": "List"}, "acts": {"feature": {"dtype": "int64",
+    "_type": "Value"}, "_type": "List"},
                  "infos": {"feature": {"dtype": "string", "_type": "Value"}, "_type": "List"},
                  "terminal": {"dtype": "bool", "_type": "Value"}, "rews": FEATURE},
 }  # fmt: skip
 STATE = {
-    "_data_files": [{"filename": "data-00000-of-00001.arrow"}], "_fingerprint": "0123456789abcdef", "_format_columns": None,
+    "_data_files": [{"filename": "data-00000-of-00001.arrow"}], "_fingerprint": "0123456789abcdef",
+    "_format_columns": None,
     "_format_kwargs": {}, "_format_type": None, "_output_all_columns": False, "_split": None,
 }  # fmt: skip
 FEATURES = (
-    {"_type": "Image"}, {"_type": "Audio"}, {"_type": "Video"}, {"_type": "Array2D", "shape": [3, 3], "dtype": "float64"},
-    {"_type": "Translation", "languages": ["a"]}, {"_type": "ClassLabel", "names": ["a"]}, {"_type": "os.system"}, {"_type": "Value"},
-    {"dtype": "object", "_type": "Value"}, {"dtype": "__import__('os')", "_type": "Value"}, {"_type": "Sequence", "feature": {}}, [], 5,
-    {"_type": "ClassLabel", "names_file": "/etc/passwd"}, {"_type": "Array2D", "shape": [-1, 1 << 40], "dtype": "float64"},
+    {"_type": "Image"}, {"_type": "Audio"}, {"_type": "Video"}, {"_type": "Array2D", "shape": [3, 3],
+    "dtype": "float64"},
+    {"_type": "Translation", "languages": ["a"]}, {"_type": "ClassLabel", "names": ["a"]}, {"_type": "os.system"},
+    {"_type": "Value"},
+    {"dtype": "object", "_type": "Value"}, {"dtype": "__import__('os')", "_type": "Value"}, {"_type": "Sequence",
+    "feature": {}}, [], 5,
+    {"_type": "ClassLabel", "names_file": "/etc/passwd"}, {"_type": "Array2D", "shape": [-1, 1 << 40],
+    "dtype": "float64"},
 )  # fmt: skip
 
 
@@ -56,7 +62,7 @@ def people(case: Case, target: dict[str, Any]) -> None:
 
 def bomb(case: Case, target: dict[str, Any]) -> None:
     """Gigabytes of zeros in Zstandard's or LZ4's hands."""
-    rows = case.pick((1 << 24, 1 << 26))
+    rows = case.size(case.pick((1 << 24, 1 << 26)))
     batches, press = case.pick((4, 20)), case.pick(("zstd", "lz4"))
     case.note(f"{batches} batches of {rows * 8 >> 20} MiB")
 
@@ -82,7 +88,7 @@ def bomb(case: Case, target: dict[str, Any]) -> None:
 
 def views(case: Case, target: dict[str, Any]) -> None:
     """Rows that share their values: a dictionary, or runs."""
-    rows = case.pick((1000, 1_000_000))
+    rows = case.size(case.pick((64_000, 1_000_000)))
     kind = case.pick(("dictionary", "runs", "views"))
     case.note(f"{kind} of {rows}")
     if kind == "dictionary":
@@ -137,8 +143,10 @@ def named_files(case: Case, said: dict[str, Any]) -> None:
     name = "data-00000-of-00001.arrow"
     elsewhere = str(case.outside / "secret.bin")
     said["_data_files"] = case.pick(
-        ([{"filename": elsewhere}], [{"filename": "../../outside/secret.bin"}], [{"filename": name}] * 1000, [], [{}], [{"filename": 5}],
-         [{"filename": "/dev/zero"}], [{"filename": "."}], [{"filename": ""}], [{"filename": "x" * 5000}], [{"filename": "a\0b"}],
+        ([{"filename": elsewhere}], [{"filename": "../../outside/secret.bin"}], [{"filename": name}] * 1000, [], [{}],
+         [{"filename": 5}],
+         [{"filename": "/dev/zero"}], [{"filename": "."}], [{"filename": ""}], [{"filename": "x" * 5000}],
+         [{"filename": "a\0b"}],
          [{"filename": "http://127.0.0.1:9/x"}], [{"filename": f"./{name}"}], [{"filename": "nowhere"}])
     )  # fmt: skip
     said["_indices_files"] = case.pick((None, [{"filename": elsewhere}], [{"filename": name}]))

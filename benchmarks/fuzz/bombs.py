@@ -1,4 +1,4 @@
-"""Compressed zeros: little data that are gigabytes when decompressed, made without compressing gigabytes where possible."""
+"""Compressed zeros: little data that are gigabytes when decompressed."""
 
 import bz2
 import lzma

@@ -33,10 +33,16 @@ class Case:
     """Read as files are read that are too much for memory."""
     sound: bool = False
     """Leave mutations out."""
+    small: bool = False
+    """Make bombs of megabytes, for tests in seconds."""
 
     def pick(self, options: Sequence[T]) -> T:
-        """One of them."""
-        return options[int(self.random.integers(len(options)))]
+        """One of them; the first, which is the usual one, where mutations are left out."""
+        return options[0] if self.sound else options[int(self.random.integers(len(options)))]
+
+    def size(self, full: int) -> int:
+        """How large a bomb is to be; in quick tests, a 64th of that."""
+        return full // 64 if self.small else full
 
     def chance(self, share: float) -> bool:
         """True in this share of cases."""

@@ -1,6 +1,8 @@
 """All formats: how hostile files of each are made, and how they are read."""
 
 import importlib
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from fuzz import arrow, hdf5, lerobot, links, minari, pickles, policies, readers, runs, tables, zips
@@ -40,17 +42,18 @@ def warm() -> None:
 
 def damaged(form: Format) -> Format:
     """The same format, of sound files with bits flipped, bytes changed, ends cut off or stretches exchanged."""
+    return Format(form.name, partial(_damaged, form.make), form.read)
 
-    def make(case: Case) -> Path:
-        case.sound = True
-        path = form.make(case)
-        folder = path if path.is_dir() else path.parent
-        file = case.pick(links.files(folder))
-        case.note(f"damaged {file.relative_to(folder)}")
-        file.write_bytes(damage(case, file.read_bytes()))
-        return path
 
-    return Format(form.name, make, form.read)
+def _damaged(make: Callable[[Case], Path], case: Case) -> Path:
+    case.sound = True
+    path = make(case)
+    case.sound = False
+    folder = path if path.is_dir() else path.parent
+    file = case.pick(links.files(folder))
+    case.note(f"damaged {file.relative_to(folder)}")
+    file.write_bytes(damage(case, file.read_bytes()))
+    return path
 
 
 def damage(case: Case, content: bytes) -> bytes:

@@ -66,21 +66,21 @@ class Format:
     read: Callable[[Case, Path], list[bytes]]
 
 
-def case_of(name: str, seed: int, number: int, home: Path, store: Path) -> Case:
+def case_of(name: str, seed: int, number: int, home: Path, store: Path, small: bool = False) -> Case:
     """The case with this number, with fresh files outside."""
     random = np.random.default_rng([zlib.crc32(name.encode()), seed, number])
     (home / "case").mkdir(parents=True)
     (home / "outside").mkdir()
     for ending in ("txt", "bin"):
         (home / "outside" / f"secret.{ending}").write_text(f"{SECRET}\n" * 400)
-    return Case(random, home / "case", home / "outside", store)
+    return Case(random, home / "case", home / "outside", store, small=small)
 
 
-def run(form: Format, seed: int, number: int, store: Path, keep: Path | None = None) -> Outcome:
+def run(form: Format, seed: int, number: int, store: Path, *, small: bool = False, keep: Path | None = None) -> Outcome:
     """Make a case, read it, and say what came of it. With `keep`, its files stay there, and the error is printed."""
     home = Path(tempfile.mkdtemp(prefix=f"{form.name}-{number}-", dir=store)) if keep is None else keep
     try:
-        case = case_of(form.name, seed, number, home, store)
+        case = case_of(form.name, seed, number, home, store, small)
         made, status, _, _ = _forked(lambda: _make(form, case), MAKING, home / "making.txt")
         if "path" not in made:
             said = made.get("message", f"status {status}") or status
@@ -97,7 +97,8 @@ def run(form: Format, seed: int, number: int, store: Path, keep: Path | None = N
         kind = "failed" if failures else found["kind"]
         message = found.get("message", "")
         return Outcome(
-            form.name, number, kind, seconds, megabytes, tuple(case.applied), message, tuple(failures), found.get("where", "")
+            form.name, number, kind, seconds, megabytes, tuple(case.applied), message, tuple(failures),
+            found.get("where", "")
         )  # fmt: skip
     finally:
         if keep is None:

@@ -158,7 +158,7 @@ def bomb(case: Case, file: h5py.File) -> None:
     """A chunk of zeros that was deflated once, twice or three times."""
     name, times = a_dataset(case, file), case.pick((1, 2, 3))
     old = replaced(file, name)
-    size = case.pick((GIGABYTE // 4, GIGABYTE, 3 * GIGABYTE))
+    size = case.size(case.pick((GIGABYTE // 4, GIGABYTE, 3 * GIGABYTE)))
     case.note(f"{name}: {size >> 20} MiB, deflated {times} times")
     row = int(np.prod(old.shape[1:], dtype=int)) or 1
     rows = size // (row * old.dtype.itemsize)
@@ -189,11 +189,11 @@ def small_chunks(case: Case, file: h5py.File) -> None:
     """Honest HDF5 that is much when decompressed: zeros in chunks, written by the library."""
     name = a_dataset(case, file)
     old = replaced(file, name)
-    rows = case.pick((1 << 22, 1 << 24))
+    rows = case.size(case.pick((1 << 22, 1 << 24)))
     file.create_dataset(
         name,
         data=np.zeros((rows, *old.shape[1:]), old.dtype),
-        chunks=(1 << 18, *old.shape[1:]),
+        chunks=(1 << 14, *old.shape[1:]),
         compression=9,
         shuffle=True,
     )
@@ -318,8 +318,10 @@ def crowded(case: Case, file: h5py.File) -> None:
 
 
 FILES = (
-    external_link, external_link, raw_elsewhere, raw_elsewhere, virtual, virtual, soft_loop, group_loop, many_paths, deep, bomb,
-    bomb, small_chunks, claimed, claimed, types, types, contents, contents, contents, names, attributes, filters, crowded,
+    external_link, external_link, raw_elsewhere, raw_elsewhere, virtual, virtual, soft_loop, group_loop, many_paths,
+    deep, bomb,
+    bomb, small_chunks, claimed, claimed, types, types, contents, contents, contents, names, attributes, filters,
+    crowded,
 )  # fmt: skip
 
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from fuzz import links, pictures, tables, values
-from fuzz.case import SECRET, Case
+from fuzz.case import Case
 
 LENGTHS, FPS, HEIGHT, WIDTH = (5, 4, 3), 10, 16, 24
 TOP, WRIST = "observation.images.top", "observation.images.wrist"
@@ -37,7 +37,8 @@ def columns() -> dict[str, Any]:
     rows, episode = sum(LENGTHS), np.repeat(np.arange(3), LENGTHS)
     random = np.random.default_rng(0)
     return {
-        "episode_index": episode, "frame_index": np.concatenate([np.arange(n) for n in LENGTHS]), "index": np.arange(rows),
+        "episode_index": episode, "frame_index": np.concatenate([np.arange(n) for n in LENGTHS]),
+        "index": np.arange(rows),
         "action": random.normal(size=(rows, 2)), "observation.state": random.normal(size=(rows, 3)),
     }  # fmt: skip
 
@@ -133,12 +134,12 @@ def lists_of_frames(case: Case, target: dict[str, Any]) -> None:
 
 def bomb(case: Case, target: dict[str, Any]) -> None:
     """Millions of frames of nothing, or a long picture over and over."""
-    rows = case.pick((100_000, 5_000_000))
+    rows = case.size(case.pick((100_000, 5_000_000)))
     zeros = pa.FixedSizeListArray.from_arrays(pa.array(np.zeros(rows * 3, np.float32)), 3)
     found = {"episode_index": np.zeros(rows, int), "action": zeros, "observation.state": zeros}
-    if rows == 100_000:
+    if case.chance(0.5):
         picture = pa.DictionaryArray.from_arrays(pa.array(np.zeros(rows, np.int32)), pa.array([bytes(100_000)]))
-        found[WRIST] = pa.StructArray.from_arrays([picture.cast(pa.binary()) if rows < 9 else picture], ["bytes"])
+        found[WRIST] = pa.StructArray.from_arrays([picture], ["bytes"])
         case.reading = {"obs": (WRIST,)}
     target["table"] = pa.table(found)
 
@@ -193,74 +194,55 @@ def info(case: Case, path: Path) -> None:
         case.reading = {"obs": (case.pick((TOP, WRIST)),)}
 
 
-def atom(kind: bytes, *parts: bytes) -> bytes:
-    """A part of an MP4 file."""
-    data = b"".join(parts)
-    return struct.pack(">I", 8 + len(data)) + kind + data
+PLAYLISTS = {
+    "hls": "#EXTM3U\n#EXT-X-TARGETDURATION:2\n#EXTINF:2.0,\n{place}\n#EXT-X-ENDLIST\n",
+    "concat": "ffconcat version 1.0\nfile '{place}'\nduration 2\n",
+    "dash": "<?xml version='1.0'?><MPD><Period><AdaptationSet><Representation id='1'><BaseURL>{place}</BaseURL>"
+    "</Representation></AdaptationSet></Period></MPD>",
+    "sdp": "v=0\no=- 0 0 IN IP4 127.0.0.1\ns=x\nc=IN IP4 127.0.0.1\nt=0 0\nm=video 9 RTP/AVP 96\n"
+    "a=rtpmap:96 H264/90000\n",
+}  # files that name other places, which FFmpeg would open
+FILMS = {"large": (8176, 8176, 2, "mpeg4"), "many": (HEIGHT, WIDTH, 20_000, "mpeg4"), "size": (32, 24, 12, "mpeg4"),
+         "codec": (HEIGHT, WIDTH, sum(LENGTHS), "mjpeg")}  # fmt: skip
 
 
 def videos(case: Case, path: Path) -> None:
-    """A video that is another kind of file: playlists that name other files, enormous frames, lies about times."""
-    kind = case.pick(
-        (
-            "playlist",
-            "concat",
-            "sdp",
-            "large",
-            "many",
-            "other",
-            "reference",
-            "picture",
-            "cut",
-            "bytes",
-            "size",
-            "subtitles",
-        )
-    )
+    """A video is another kind of file: a playlist that names other files, enormous frames, other codecs, damage."""
+    kind = case.pick((*PLAYLISTS, *FILMS, "reference", "picture", "cut", "bytes"))
     case.note(f"video: {kind}")
-    place, case.reading = _video(path), {"obs": (TOP,)}
-    elsewhere = case.outside / "secret.mp4"
-    elsewhere.write_bytes(case.piece("sound.mp4", film).read_bytes())
-    outside = case.pick(
-        (
-            str(elsewhere),
-            f"file://{elsewhere}",
-            "../../../../../outside/secret.mp4",
-            "http://127.0.0.1:9/x",
-            "concat:/etc/passwd",
-        )
-    )
-    if kind == "playlist":
-        place.write_text(f"#EXTM3U\n#EXT-X-TARGETDURATION:2\n#EXTINF:2.0,\n{outside}\n#EXT-X-ENDLIST\n")
-    elif kind == "concat":
-        place.write_text(f"ffconcat version 1.0\nfile '{outside}'\nduration 2\n")
-    elif kind == "sdp":
-        place.write_text(
-            "v=0\no=- 0 0 IN IP4 127.0.0.1\ns=x\nc=IN IP4 127.0.0.1\nt=0 0\nm=video 9 RTP/AVP 96\na=rtpmap:96 H264/90000\n"
-        )
-    elif kind == "subtitles":
-        place.write_text(
-            f"<?xml version='1.0'?><MPD><Period><AdaptationSet><Representation id='1'><BaseURL>{outside}</BaseURL></Representation></AdaptationSet></Period></MPD>"
-        )
-    elif kind in ("large", "many", "size"):
-        height, width, count = {"large": (8176, 8176, 2), "many": (16, 24, 20_000), "size": (32, 24, 12)}[kind]
-        place.write_bytes(case.piece(f"{kind}.mp4", lambda made: film(made, height, width, count)).read_bytes())
-    elif kind == "other":
-        place.write_bytes(case.piece("motion.mp4", lambda made: film(made, codec="mjpeg")).read_bytes())
-    elif kind == "reference":  # a data reference to another file in place of "in this file"
-        content = place.read_bytes()
-        url = atom(b"url ", b"\0\0\0\0", outside.encode() + b"\0")
-        place.write_bytes(content.replace(b"\0\0\0\x0curl \0\0\0\x01", url[:12].ljust(12, b"\0")) + SECRET[:2].encode())
+    video, case.reading = _video(path), {"obs": (TOP,)}
+    content, elsewhere = video.read_bytes(), case.outside / "secret.mp4"
+    elsewhere.write_bytes(content)
+    relative = "../../../../../outside/secret.mp4"
+    outside = case.pick((str(elsewhere), f"file://{elsewhere}", relative, "http://127.0.0.1:9/x", "concat:/etc/passwd"))
+    if kind in PLAYLISTS:
+        content = PLAYLISTS[kind].format(place=outside).encode()
+    elif kind in FILMS:
+        content = case.piece(f"{kind}.mp4", lambda made: film(made, *FILMS[kind])).read_bytes()
+    elif kind == "reference":
+        content = referring(content, outside)
     elif kind == "picture":
-        place.write_bytes(pictures.hostile(case, HEIGHT, WIDTH))
+        content = pictures.hostile(case, HEIGHT, WIDTH)
     elif kind == "cut":
-        content = place.read_bytes()
-        place.write_bytes(content[: int(case.random.integers(len(content)))])
+        content = content[: int(case.random.integers(len(content)))]
     else:
-        content = bytearray(place.read_bytes())
+        changed = bytearray(content)
         for at in case.random.integers(0, len(content), case.whole(1, 30)):
-            content[at] = int(case.random.integers(256))
-        place.write_bytes(content)
+            changed[at] = int(case.random.integers(256))
+        content = bytes(changed)
+    video.write_bytes(content)
+
+
+def referring(content: bytes, place: str) -> bytes:
+    """An MP4 file that says its frames are in another file."""
+    old = b"\0\0\0\x0curl \0\0\0\x01"  # flag 1: in this file
+    new = b"url \0\0\0\0" + place.encode() + b"\0"
+    new = struct.pack(">I", len(new) + 4) + new
+    changed = bytearray(content)
+    for name in (b"moov", b"trak", b"mdia", b"minf", b"dinf", b"dref"):  # what it is in becomes longer
+        at = content.index(name) - 4
+        changed[at : at + 4] = struct.pack(">I", struct.unpack_from(">I", changed, at)[0] + len(new) - len(old))
+    return bytes(changed).replace(old, new)
 
 
 def folder(case: Case, path: Path) -> None:

@@ -146,7 +146,8 @@ def cut(case: Case, folder: Path) -> None:
 
 
 FOLDERS = (
-    file_elsewhere, file_elsewhere, folder_elsewhere, secret_in_place, in_itself, in_itself, loop, no_file, no_file, endless,
+    file_elsewhere, file_elsewhere, folder_elsewhere, secret_in_place, in_itself, in_itself, loop, no_file, no_file,
+    endless,
     exchanged, doubled, crowded, cut,
 )  # fmt: skip
 

@@ -14,17 +14,23 @@ from fuzz.case import Case
 SPACE = {"type": "Box", "dtype": "float32", "shape": [3], "low": [-9.0] * 3, "high": [9.0] * 3}
 METADATA = {
     "total_episodes": 3, "total_steps": 13, "data_format": "hdf5", "observation_space": json.dumps(SPACE),
-    "action_space": json.dumps({"type": "Discrete", "dtype": "int64", "start": 0, "n": 4}), "dataset_id": "fuzz/test-v0",
+    "action_space": json.dumps({"type": "Discrete", "dtype": "int64", "start": 0, "n": 4}),
+    "dataset_id": "fuzz/test-v0",
     "minari_version": "0.5.4", "author": ["anna"], "env_spec": None,
 }  # fmt: skip
 SPACES = (
-    {"type": "Box", "dtype": "float32", "shape": [1 << 40], "low": 0.0, "high": 1.0}, {"type": "Discrete", "n": -1, "start": 0},
-    {"type": "Tuple", "subspaces": [SPACE] * 3}, {"type": "Dict", "subspaces": {"a": SPACE, "b": SPACE}}, {"type": "Nothing"},
-    {"type": "Text", "max_length": 1 << 30, "min_length": 0, "charset": "abc"}, {"type": "MultiDiscrete", "nvec": [4] * 3},
+    {"type": "Box", "dtype": "float32", "shape": [1 << 40], "low": 0.0, "high": 1.0}, {"type": "Discrete", "n": -1,
+    "start": 0},
+    {"type": "Tuple", "subspaces": [SPACE] * 3}, {"type": "Dict", "subspaces": {"a": SPACE, "b": SPACE}},
+    {"type": "Nothing"},
+    {"type": "Text", "max_length": 1 << 30, "min_length": 0, "charset": "abc"}, {"type": "MultiDiscrete",
+    "nvec": [4] * 3},
     {"type": "Graph", "node_space": SPACE, "edge_space": SPACE}, {"type": "MultiBinary", "n": [1 << 20, 1 << 10]},
     {"type": "Discrete", "dtype": "int64", "start": -(2**62), "n": 2**62}, {"type": "Sequence", "feature_space": SPACE},
-    {"type": "Box", "dtype": "O", "shape": [3], "low": [0] * 3, "high": [1] * 3}, {"type": "Box", "dtype": "uint8", "shape": [8, 6, 3],
-     "low": np.zeros((8, 6, 3)).tolist(), "high": np.full((8, 6, 3), 255).tolist()}, {"type": "OneOf", "subspaces": [SPACE]}, [], None,
+    {"type": "Box", "dtype": "O", "shape": [3], "low": [0] * 3, "high": [1] * 3}, {"type": "Box", "dtype": "uint8",
+    "shape": [8, 6, 3],
+     "low": np.zeros((8, 6, 3)).tolist(), "high": np.full((8, 6, 3), 255).tolist()}, {"type": "OneOf",
+     "subspaces": [SPACE]}, [], None,
 )  # fmt: skip
 
 
@@ -142,7 +148,8 @@ def columnar(case: Case, path: Path) -> None:
     storage = MinariStorage.new(path / "data", box, choice, None, kind)
     buffers = [
         EpisodeBuffer(
-            id=number, observations=part["obs"].astype(np.float32), actions=part["action"], rewards=part["reward"].tolist(),
+            id=number, observations=part["obs"].astype(np.float32), actions=part["action"],
+            rewards=part["reward"].tolist(),
             terminations=[False] * len(part["action"]), truncations=[False] * (len(part["action"]) - 1) + [True],
             infos={"operator": [part["name"]] * len(part["obs"])},
         )

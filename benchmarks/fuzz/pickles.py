@@ -16,16 +16,21 @@ from fuzz.case import SECRET, Case
 CALLS = (
     ("os", "system", ("id",)), ("posix", "system", ("id",)), ("subprocess", "Popen", (["id"],)),
     ("builtins", "eval", ("__import__('os').system('id')",)), ("builtins", "exec", ("import os; os.system('id')",)),
-    ("builtins", "open", ("/etc/passwd",)), ("pty", "spawn", ("/bin/sh",)), ("webbrowser", "open", ("http://127.0.0.1:9",)),
-    ("builtins", "__import__", ("antigravity",)), ("importlib", "import_module", ("this",)), ("runpy", "run_path", ("/x",)),
+    ("builtins", "open", ("/etc/passwd",)), ("pty", "spawn", ("/bin/sh",)), ("webbrowser", "open",
+     ("http://127.0.0.1:9",)),
+    ("builtins", "__import__", ("antigravity",)), ("importlib", "import_module", ("this",)), ("runpy", "run_path",
+     ("/x",)),
     ("numpy", "load", ("/etc/passwd",)), ("numpy.testing._private.utils", "runstring", ("1", {})),
     ("shutil", "rmtree", ("/nothing",)), ("socket", "create_connection", (("127.0.0.1", 9),)), ("time", "sleep", (60,)),
     ("operator", "attrgetter", ("system",)), ("functools", "partial", (print,)), ("timeit", "timeit", ("import os",)),
     ("numpy", "fromfile", ("/etc/passwd",)), ("numpy", "memmap", ("/etc/passwd",)), ("numpy", "zeros", (1 << 33,)),
-    ("builtins", "bytearray", (1 << 33,)), ("builtins", "list", (range(1 << 33),)), ("builtins", "getattr", (1, "real")),
+    ("builtins", "bytearray", (1 << 33,)), ("builtins", "list", (range(1 << 33),)), ("builtins", "getattr", (1,
+     "real")),
     ("pathlib", "Path", ("/etc/passwd",)), ("torch", "load", ("/etc/passwd",)), ("_codecs", "decode", (b"x", "hex")),
-    ("collections", "Counter", ("aaa",)), ("numpy.core.multiarray", "scalar", (1,)), ("numpy", "ndarray", ((1 << 33,),)),
-    ("numpy._core.multiarray", "_reconstruct", (1, 2, 3)), ("numpy", "dtype", ("O",)), ("numpy", "dtype", ("(999,)f8",)),
+    ("collections", "Counter", ("aaa",)), ("numpy.core.multiarray", "scalar", (1,)), ("numpy", "ndarray", ((1 << 33,),
+     )),
+    ("numpy._core.multiarray", "_reconstruct", (1, 2, 3)), ("numpy", "dtype", ("O",)), ("numpy", "dtype", ("(999,)f8",
+     )),
     ("_codecs", "encode", ("x" * 1000, "zip")), ("collections", "defaultdict", (1,)), ("builtins", "list", ()),
 )  # fmt: skip
 
@@ -202,7 +207,8 @@ def odd(case: Case, found: dict[str, Any]) -> None:
     """A value of another kind."""
     huge = 1 << case.pick((64, 10_000, 8_000_000))
     place(
-        case, found, case.pick((huge, -huge, None, "x", b"x" * 100, values.name(case), 1e308, float("nan"), {1: 2}, {}, [], (),
+        case, found, case.pick((huge, -huge, None, "x", b"x" * 100, values.name(case), 1e308, float("nan"), {1: 2},
+            {}, [], (),
                                 [[]], [[], [1]], bytearray(9), 1.5, {"a": [1]}, np.array(["a", None], object)))
     )  # fmt: skip
 
@@ -233,19 +239,24 @@ def numbers(case: Case, found: dict[str, Any]) -> None:
 CONTENT = (calls, calls, arrays, arrays, shared, shared, itself, deep, odd, keys, missing, numbers)
 RAW = {
     "persistent": b"\x80\x04\x8c\x04name\x51.", "persistent, text": b"Pname\n.", "instance": b"(i" + b"os\nsystem\n.",
-    "object": b"(cos\nsystem\nX\x02\0\0\0ido.", "new object": b"\x80\x04\x8c\x02os\x8c\x06system\x93\x8c\x02id\x85\x81.",
+    "object": b"(cos\nsystem\nX\x02\0\0\0ido.",
+    "new object": b"\x80\x04\x8c\x02os\x8c\x06system\x93\x8c\x02id\x85\x81.",
     "new object, names": b"\x80\x04\x8c\x02os\x8c\x06system\x93)}\x92.", "extension": b"\x80\x02\x82\x01.",
     "extension 4": b"\x80\x02\x84\xff\xff\xff\x7f.", "integer": b"I" + b"9" * 2_000_000 + b"\n.",
-    "long": b"L" + b"9" * 2_000_000 + b"L\n.", "float": b"F1e999\n.", "string": b"S'\\x41'\n.", "unicode": b"V\\u0041\n.",
-    "put": b"\x80\x02]r\xff\xff\xff\x7f.", "put text": b"]p999999999999999\n.", "get": b"h\x05.", "long get": b"j\xff\xff\xff\xff.",
+    "long": b"L" + b"9" * 2_000_000 + b"L\n.", "float": b"F1e999\n.", "string": b"S'\\x41'\n.",
+    "unicode": b"V\\u0041\n.",
+    "put": b"\x80\x02]r\xff\xff\xff\x7f.", "put text": b"]p999999999999999\n.", "get": b"h\x05.",
+    "long get": b"j\xff\xff\xff\xff.",
     "frame": b"\x80\x04\x95\xff\xff\xff\xff\xff\xff\xff\x7f}.", "bytes": b"\x80\x04\x8e\xff\xff\xff\xff\xff\xff\0\0x.",
     "byte array": b"\x80\x05\x96\0\0\0\0\x04\0\0\0.", "buffer": b"\x80\x05\x97.", "read-only": b"\x80\x05\x97\x98.",
     "set": b"\x80\x04\x8f(K\x01\x90.", "frozen set": b"\x80\x04(K\x01\x91.", "duplicate": b"]2\x86.", "pop": b"]0.",
-    "marks": b"(" * 1_000_000 + b"t.", "pops": b"0" * 1000 + b".", "stop": b".", "nothing": b"", "protocol": b"\x80\xff}.",
+    "marks": b"(" * 1_000_000 + b"t.", "pops": b"0" * 1000 + b".", "stop": b".", "nothing": b"",
+    "protocol": b"\x80\xff}.",
     "unicode 8": b"\x80\x04\x8d\xff\xff\xff\xff\xff\xff\0\0x.", "long 4": b"\x80\x02\x8b\xff\xff\xff\x7f\x01.",
     "long 4 below": b"\x80\x02\x8b\xff\xff\xff\xff\x01.", "name": b"c" + b"x" * 1_000_000 + b"\ny\n)R.",
     "lines": b"cos\nsystem\n\n.", "memo": b"\x80\x04]" + b"\x94" * 3_000_000 + b".", "append": b"]" + b"]a" * 5,
-    "lists": b"\x80\x04" + b"]" * 1_000_000 + b"a" * 999_999 + b".", "dict": b"\x80\x02(X\x01\0\0\0aK\x01d.", "none": b"N.",
+    "lists": b"\x80\x04" + b"]" * 1_000_000 + b"a" * 999_999 + b".", "dict": b"\x80\x02(X\x01\0\0\0aK\x01d.",
+    "none": b"N.",
     "set items": b"\x80\x04}(" + b"X\x01\0\0\0aK\x01" * 300_000 + b"u.", "twice": b"\x80\x02}.\x80\x02}.",
 }  # fmt: skip
 

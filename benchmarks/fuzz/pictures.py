@@ -9,7 +9,8 @@ from PIL import Image
 
 from fuzz.case import SECRET, Case
 
-OTHERS = ("BMP", "GIF", "TIFF", "WEBP", "PPM", "ICO", "PCX", "SGI", "TGA", "PDF", "JPEG2000", "DDS", "IM", "XBM", "MPO", "ICNS",
+OTHERS = ("BMP", "GIF", "TIFF", "WEBP", "PPM", "ICO", "PCX", "SGI", "TGA", "PDF", "JPEG2000", "DDS", "IM", "XBM",
+    "MPO", "ICNS",
           "AVIF", "SPIDER", "MSP", "BLP", "QOI")  # fmt: skip
 
 
@@ -82,8 +83,10 @@ def hostile(case: Case, height: int, width: int) -> bytes:
         return png(one, other, data=zlib.compress(bytes(1000)))
     if kind == "text":
         bomb = zlib.compress(bytes(1 << 27), 9)
-        part = case.pick((chunk(b"zTXt", b"a\0\0" + bomb), chunk(b"iCCP", b"a\0\0" + bomb), chunk(b"iTXt", b"a\0\1\0\0\0" + bomb),
-                          chunk(b"tEXt", b"a\0" + SECRET[:3].encode() * 100), chunk(b"eXIf", b"MM\0*\0\0\0\x08" + b"\xff" * 999)))  # fmt: skip
+        part = case.pick((chunk(b"zTXt", b"a\0\0" + bomb), chunk(b"iCCP", b"a\0\0" + bomb), chunk(b"iTXt",
+            b"a\0\1\0\0\0" + bomb),
+                          chunk(b"tEXt", b"a\0" + SECRET[:3].encode() * 100), chunk(b"eXIf",
+                              b"MM\0*\0\0\0\x08" + b"\xff" * 999)))  # fmt: skip
         return png(height, width, *[part] * case.pick((1, 40)))
     if kind == "pixels":
         return png(height, width, data=case.pick((zlib.compress(bytes(1 << 28), 9), b"", zlib.compress(b""))))

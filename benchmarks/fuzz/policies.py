@@ -107,7 +107,8 @@ def sizes(case: Case, target: dict[str, Any]) -> None:
     gaussian = "middle" in target["arrays"]
     options: dict[str, dict[str, Any]] = {
         "members": {"members": 0}, "actions": {"sizes": (8, 0)}, "inputs": {"inputs": 0}, "layers": {"sizes": ()},
-        "many layers": {"sizes": (2,) * case.pick((50, 300, 3000))}, "wide": {"sizes": (200_000, 4)}, "thousand members": {"members": 20_000},
+        "many layers": {"sizes": (2,) * case.pick((50, 300, 3000))}, "wide": {"sizes": (200_000, 4)},
+        "thousand members": {"members": 20_000},
     }  # fmt: skip
     target["head"], target["arrays"] = network(**options[kind], gaussian=gaussian)
 
@@ -122,8 +123,10 @@ def lies(case: Case, target: dict[str, Any]) -> None:
             return
         kind = case.pick(("shape", "dtype", "data_offsets"))
         entry[kind] = case.pick(
-            {"shape": ([1 << 62], [1 << 31, 1 << 31], [-1], [0, 1 << 40], [], [1] * 40, "3", [1.5], [1 << 64], [None], [1 << 63, 2]),
-             "dtype": DTYPES, "data_offsets": ([0, 1 << 40], [0, 0], [-8, 0], [8, 0], [0], [0, 8], [1 << 63, 1 << 63], "x", [0.5, 8])}[kind]
+            {"shape": ([1 << 62], [1 << 31, 1 << 31], [-1], [0, 1 << 40], [], [1] * 40, "3", [1.5], [1 << 64], [None],
+            [1 << 63, 2]),
+             "dtype": DTYPES, "data_offsets": ([0, 1 << 40], [0, 0], [-8, 0], [8, 0], [0], [0, 8], [1 << 63, 1 << 63],
+             "x", [0.5, 8])}[kind]
         )  # fmt: skip
         case.note(f"{kind} = {entry[kind]}")
 
@@ -145,7 +148,8 @@ def texts(case: Case, target: dict[str, Any]) -> None:
     kind = case.pick(("deep", "doubled", "length", "more", "spaces", "nothing", "list"))
     case.note(kind)
     target["text"] = {
-        "deep": lambda text: b'{"a":' * 100_000 + text + b"}" * 100_000, "doubled": lambda text: text[:-1] + b"," + text[1:],
+        "deep": lambda text: b'{"a":' * 100_000 + text + b"}" * 100_000,
+        "doubled": lambda text: text[:-1] + b"," + text[1:],
         "length": lambda text: text, "more": lambda text: text, "spaces": lambda text: text + b" " * 50_000_000,
         "nothing": lambda text: b"", "list": lambda text: b"[" + text + b"]",
     }[kind]  # fmt: skip

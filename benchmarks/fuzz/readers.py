@@ -19,7 +19,7 @@ from irleed.report.page import write
 RAW = (b"<img src=x", b"<script>alert(", b"<svg onload", b"onerror=alert(1)>")  # of `fuzz.values.NAMES`
 
 
-class Unescaped(Exception):
+class UnescapedError(Exception):
     """Text of the file stands in a page as markup."""
 
 
@@ -67,5 +67,5 @@ def folder_of_run(case: Case, path: Path) -> list[bytes]:
     texts = [file.read_bytes() for file in out.rglob("*") if file.is_file()]
     for text in texts:
         if found := [mark for mark in RAW if mark in text]:
-            raise Unescaped(found[0])
+            raise UnescapedError(found[0])
     return texts

@@ -17,7 +17,8 @@ CONFIG = {
     "env": None,
 }
 FIT = {
-    "format": "irleed-fit", "version": 1, "config": CONFIG, "expertise": [{"name": name, **PERSON} for name in ("anna", "ben")],
+    "format": "irleed-fit", "version": 1, "config": CONFIG, "expertise": [{"name": name,
+    **PERSON} for name in ("anna", "ben")],
     "steps": 7, "seconds": 1.5, "members": 2, "warnings": ["two members diverged"], "grid": None,
     "returns": [{"who": "policy", "mean": 3.0, "low": 2.0, "high": 4.0, "episodes": 5}],
 }  # fmt: skip
@@ -27,7 +28,8 @@ RETURNS = [{"who": "anna", "mean": 1.0, "low": None, "high": None, "episodes": 2
 DEPARTURES = {
     "format": "irleed-departures", "version": 1, "mean": [0.1, 0.2], "looked_at": 13, "explained": [0.5, 0.2],
     "points": {"who": [0, 1], "place": [[0.0, 1.0], [1.0, 0.0]], "departure": [0.5, 1.0]},
-    "people": [{"who": 0, "situations": [{"episode": 0, "step": 1, "action": 1, "probability": 0.1, "likeliest": 0, "departure": 2.0,
+    "people": [{"who": 0, "situations": [{"episode": 0, "step": 1, "action": 1, "probability": 0.1, "likeliest": 0,
+    "departure": 2.0,
                 "likeliest_probability": 0.9, "place": [0.0, 1.0], "observation": [0.0, 1.0, 2.0]}]}],
 }  # fmt: skip
 FILM = {
@@ -50,7 +52,8 @@ ROW = {
     "ci_high": 1.1,
     "seeds": 3,
 }
-RESULTS = {"version": 1, "experiment": "control", "config": {"environment": "CartPole-v1"}, "rows": [ROW, ROW | {"method": "iq"}],
+RESULTS = {"version": 1, "experiment": "control", "config": {"environment": "CartPole-v1"}, "rows": [ROW,
+    ROW | {"method": "iq"}],
            "summary": {}, "paper": {}, "seconds": 3.0, "device": "cpu"}  # fmt: skip
 
 
@@ -138,9 +141,9 @@ def many(case: Case, path: Path) -> None:
         return
     said = json.loads((path / name).read_text())
     if case.chance(0.3):
-        text = json.dumps(said)[:-1] + ', "more": [' + "[]," * case.pick((1_000_000, 80_000_000)) + "[]]}"
+        text = json.dumps(said)[:-1] + ', "more": [' + "[]," * case.size(case.pick((1_000_000, 80_000_000))) + "[]]}"
     else:
-        said[key] *= case.pick((1000, 100_000))
+        said[key] *= case.size(case.pick((64_000, 100_000)))
         text = json.dumps(said)
     (path / name).write_text(text)
 

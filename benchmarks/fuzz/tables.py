@@ -58,8 +58,10 @@ def cells(case: Case, content: list[str]) -> None:
     row = int(case.random.integers(len(rows)))
     parts = rows[row].split(",")
     parts[int(case.random.integers(len(parts)))] = case.pick(
-        ("1e999", "-inf", "nan", "9" * 400, "9" * 1_000_000, '"', '"' * 999, "0x10", "1_000", "１", "true", "NULL", "\0", "=1+1",
-         "1;2", '"a\nb"', "\ufffe", values.name(case), "1e-400", "-0", "+1", " 1", "1 2", "2020-01-01", "[1, 2]", "'", "x" * 1_000_000)
+        ("1e999", "-inf", "nan", "9" * 400, "9" * 1_000_000, '"', '"' * 999, "0x10", "1_000", "１", "true", "NULL",
+         "\0", "=1+1",
+         "1;2", '"a\nb"', "\ufffe", values.name(case), "1e-400", "-0", "+1", " 1", "1 2", "2020-01-01", "[1, 2]", "'",
+         "x" * 1_000_000)
     )  # fmt: skip
     rows[row] = ",".join(parts)
     content[0] = "\n".join(rows)
@@ -75,7 +77,7 @@ def long_header(case: Case, content: list[str]) -> None:
 def many_rows(case: Case, content: list[str]) -> None:
     """A million rows, or a million episodes."""
     row = case.pick(("0,anna,1,2,3,1,0", "", ",,,,,,", "0"))
-    content[0] += f"{row}\n" * case.pick((1000, 1_000_000))
+    content[0] += f"{row}\n" * case.size(case.pick((64_000, 1_000_000)))
 
 
 def marks(case: Case, content: list[str]) -> None:
@@ -103,9 +105,10 @@ def csv_table(case: Case) -> Path:
         links.alone(case, path)
     elif case.chance(0.06):
         case.note("gzip")
+        zeros = bombs.gzipped(case.size(1 << 30))
         head = content[0].encode("utf-8", "surrogatepass")
         path = path.with_suffix(".csv.gz")
-        path.write_bytes(case.pick((gzip.compress(head), head + bombs.gzipped(1 << 30), bombs.gzipped(1 << 30))))
+        path.write_bytes(case.pick((gzip.compress(head), head + zeros, zeros)))
     return path
 
 
@@ -137,10 +140,13 @@ def types(case: Case, target: dict[str, Any]) -> None:
     """A column of another type."""
     rows, name = len(target["table"]), a_column(case, target)
     kind = case.pick(
-        (pa.null(), pa.binary(), pa.large_string(), pa.decimal128(38, 3), pa.timestamp("ns"), pa.date32(), pa.duration("s"),
-         pa.list_(pa.float64()), pa.large_list(pa.int8()), pa.list_(pa.float32(), 3), pa.struct([("bytes", pa.binary())]),
+        (pa.null(), pa.binary(), pa.large_string(), pa.decimal128(38, 3), pa.timestamp("ns"), pa.date32(),
+         pa.duration("s"),
+         pa.list_(pa.float64()), pa.large_list(pa.int8()), pa.list_(pa.float32(), 3), pa.struct([("bytes",
+             pa.binary())]),
          pa.map_(pa.string(), pa.int8()), pa.bool_(), pa.float16(), pa.uint64(), pa.list_(pa.list_(pa.float64())),
-         pa.dictionary(pa.int8(), pa.float64()), pa.dictionary(pa.int32(), pa.string()), pa.binary(4), pa.list_(pa.null()))
+         pa.dictionary(pa.int8(), pa.float64()), pa.dictionary(pa.int32(), pa.string()), pa.binary(4),
+         pa.list_(pa.null()))
     )  # fmt: skip
     case.note(f"{name}: {kind}")
     array = pa.nulls(rows, kind)
@@ -151,7 +157,7 @@ def types(case: Case, target: dict[str, Any]) -> None:
 
 def repeated(case: Case, target: dict[str, Any]) -> None:
     """A column of a long text, or of a long list, over and over: once in the file, and many times in memory."""
-    rows, size = case.pick((2000, 20_000)), case.pick((100_000, 1_000_000))
+    rows, size = case.size(case.pick((2000, 20_000))), case.pick((100_000, 1_000_000))
     name = case.pick(("demonstrator", "episode", "obs_0", "reward", "extra"))
     case.note(f"{name}: {rows} times {size} bytes")
     values_of = {key: pa.array(np.zeros(rows)) for key in target["table"].column_names if key.startswith("obs")}
@@ -162,7 +168,7 @@ def repeated(case: Case, target: dict[str, Any]) -> None:
 
 def runs_of_one(case: Case, target: dict[str, Any]) -> None:
     """Hundreds of millions of rows of the same number: a few bytes for each million."""
-    groups = case.pick((30, 300))
+    groups = 1 + case.size(case.pick((30, 300)))
     case.note(f"{groups} million rows")
 
     def make(path: Path) -> None:
@@ -182,7 +188,7 @@ def runs_of_one(case: Case, target: dict[str, Any]) -> None:
 
 def lists(case: Case, target: dict[str, Any]) -> None:
     """Observations as lists: of several lengths, of none, with gaps, or of a million zeros each."""
-    rows, wide = len(target["table"]), case.pick((0, 3, 1_000_000))
+    rows, wide = len(target["table"]), case.pick((0, 3, case.size(1_000_000)))
     for name in [name for name in target["table"].column_names if name.startswith("obs")]:
         target["table"] = target["table"].drop_columns([name])
     width = np.full(rows, wide)

@@ -17,9 +17,12 @@ DTYPES = (
 )  # fmt: skip
 SHAPES = ("empty", "first axis", "last axis", "flat", "short", "long", "scalar", "many axes", "wide", "no columns")
 NAMES = (
-    "\x1b]0;title\x07\x1b[2J\x1b[31mred", "a\nb", "a\r\nirleed: done", "\x00", "\x9b31m", "\u202eabc", "\u200b", "\ufeff",
-    "=cmd|' /C calc'!A0", "+1+1", "-2", "@SUM(1:9)", "\t=1+1", "<img src=x onerror=alert(1)>", "</script><script>alert(2)",
-    "'\"><svg onload=alert(3)>", ":skull:", "[bold red]x[/]", "[link=file:///etc/passwd]x[/link]", "[/]", "a|b|c", "`x`",
+    "\x1b]0;title\x07\x1b[2J\x1b[31mred", "a\nb", "a\r\nirleed: done", "\x00", "\x9b31m", "\u202eabc", "\u200b",
+    "\ufeff",
+    "=cmd|' /C calc'!A0", "+1+1", "-2", "@SUM(1:9)", "\t=1+1", "<img src=x onerror=alert(1)>",
+    "</script><script>alert(2)",
+    "'\"><svg onload=alert(3)>", ":skull:", "[bold red]x[/]", "[link=file:///etc/passwd]x[/link]", "[/]", "a|b|c",
+    "`x`",
     "../../../../etc/passwd", "/etc/passwd", "", " ", ".", "..", "nan", "None", "0", "a/b", "data", "é" * 300, "𝕏" * 40,
     "%s%s%n", "{0.__class__}", "$(id)", "`id`", ";id", "a\\b", "\\u0000",
 )  # fmt: skip
@@ -144,7 +147,8 @@ def json_value(case: Case) -> Any:
     return case.pick(
         (
             None, True, -1, 0, 1e308, -1e308, float("nan"), float("inf"), 2**63, -(2**63), 2**70, 10**400, 0.5, "", "1",
-            [], {}, [[]], [None], {"a": None}, [1] * 1000, "x" * 1_000_000, "\ud800", name(case), name(case), [1, "a", {}],
+            [], {}, [[]], [None], {"a": None}, [1] * 1000, "x" * 1_000_000, "\ud800", name(case), name(case), [1, "a",
+            {}],
             1e-320, 10**18, "v3.999", "NaN", "/etc/passwd", "../../..", "file:///etc/passwd", "http://127.0.0.1:9/x",
         )
     )  # fmt: skip

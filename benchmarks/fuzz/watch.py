@@ -9,7 +9,8 @@ from pathlib import Path
 
 from fuzz.case import SECRET
 
-STARTS = ("subprocess.Popen", "os.exec", "os.posix_spawn", "os.system", "os.fork", "os.forkpty", "pty.spawn", "os.spawn",
+STARTS = ("subprocess.Popen", "os.exec", "os.posix_spawn", "os.system", "os.fork", "os.forkpty", "pty.spawn",
+    "os.spawn",
           "os.startfile")  # fmt: skip
 REACHES = (
     "socket.connect",
@@ -23,7 +24,7 @@ SYSTEM = ("/usr", "/lib", "/lib64", "/proc", "/sys", "/dev/null", "/dev/urandom"
 OPENED, READ = 0x20, 0x1  # inotify's IN_OPEN and IN_ACCESS
 
 
-class Stopped(RuntimeError):
+class StoppedError(RuntimeError):
     """A program or a connection that was not let start."""
 
 
@@ -43,7 +44,7 @@ class Watch:
             return
         if event in STARTS or event in REACHES:
             self.seen.append(f"{'program started' if event in STARTS else 'network'}: {event} {arguments!r}"[:200])
-            raise Stopped(event)
+            raise StoppedError(event)
         if event in (
             "open",
             "os.listdir",

@@ -112,7 +112,7 @@ def chosen(case: Case, archive: Archive) -> Entry:
 
 def bomb(case: Case, archive: Archive) -> None:
     """An array of gigabytes of zeros, in one of the ways that zip archives compress."""
-    entry, size = chosen(case, archive), case.pick((GIGABYTE // 4, GIGABYTE, 3 * GIGABYTE))
+    entry, size = chosen(case, archive), case.size(case.pick((GIGABYTE // 4, GIGABYTE, 3 * GIGABYTE)))
     shape = case.pick((f"({size // 8},)", f"({size // 24}, 3)", f"(1, {size // 8})"))
     begin, method = header("'<f8'", shape), case.pick((DEFLATED, DEFLATED, BZIP2, LZMA))
     size, case.applied[-1] = -(-size // bombs.BLOCK) * bombs.BLOCK, f"bomb of {size >> 20} MiB, method {method}"
@@ -121,8 +121,9 @@ def bomb(case: Case, archive: Archive) -> None:
         entry.data = press.compress(begin) + press.flush(zlib.Z_FULL_FLUSH) + bombs.deflated(size)
         entry.crc, entry.size = bombs.checksum(zlib.crc32(begin), size), len(begin) + size
     else:  # without a header, which would have to be compressed with the zeros
-        entry.data = bombs.bzipped(case, GIGABYTE) if method == BZIP2 else bombs.lzma_alone(case, GIGABYTE)
-        entry.crc, entry.size = bombs.checksum(0, GIGABYTE), GIGABYTE
+        size = case.size(GIGABYTE)
+        entry.data = bombs.bzipped(case, size) if method == BZIP2 else bombs.lzma_alone(case, size)
+        entry.crc, entry.size = bombs.checksum(0, size), size
         entry.flags |= 2 if method == LZMA else 0
     entry.method = method
     if case.chance(0.4):
@@ -133,7 +134,7 @@ def bomb(case: Case, archive: Archive) -> None:
 
 def nested(case: Case, archive: Archive) -> None:
     """Compressed data inside compressed data."""
-    inner = bombs.gzipped(GIGABYTE)
+    inner = bombs.gzipped(case.size(GIGABYTE))
     archive.entries.append(Entry.of(case.pick(("obs.npy", "inner.gz", "inner.npz")), inner, DEFLATED))
 
 
@@ -190,11 +191,13 @@ def claims(case: Case, archive: Archive) -> None:
     """An array claims a shape or type that its bytes do not have."""
     entry = chosen(case, archive)
     shape = case.pick(
-        ("(1099511627776,)", "(4611686018427387904,)", "(2305843009213693952, 4)", "(-1,)", "(-5, 3)", "(1e9,)", "(True,)",
+        ("(1099511627776,)", "(4611686018427387904,)", "(2305843009213693952, 4)", "(-1,)", "(-5, 3)", "(1e9,)",
+         "(True,)",
          "(0, 1099511627776)", "(400000000,)", "()", "[3]", "(3", "(9223372036854775808,)", f"({'1,' * 60})",
          f"({'1,' * 100000})", "(" * 5000 + ")" * 5000, "__import__('os').system('id')", "(65536, 65536, 65536)")
     )  # fmt: skip
-    descr = case.pick(("'<f8'", "'<f8'", "'|O'", "'<U1000000'", "'|V1'", "'|S0'", "[('a', '<f8')]", "'<f8', 'descr': '|O'",
+    descr = case.pick(("'<f8'", "'<f8'", "'|O'", "'<U1000000'", "'|V1'", "'|S0'", "[('a', '<f8')]",
+        "'<f8', 'descr': '|O'",
                        "'(1000,1000,1000)f8'", "[('a', '<f8', (100000, 100000))]", "'|u1'", "5"))  # fmt: skip
     case.note(f"{descr} of shape {shape[:30]}")
     begin = header(descr, shape, case.pick(("False", "True", "2")), case.pick((1, 2, 3, 9)))

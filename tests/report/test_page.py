@@ -253,7 +253,7 @@ def test_the_command_makes_the_same_run(runs):
         words = shlex.split(facts.command(run))
         again = tyro.cli(FitCommand, args=words[2:])
         for setting in facts.USUAL:
-            part = again.reading if setting in ("demonstrator", "action") else again
+            part = again.reading if setting in ("demonstrator", "action", "expansion") else again
             part = again.source if setting in ("mdp", "env", "discount") else part
             wanted = (run.config | run.config["reading"])[setting]
             assert str(getattr(part, setting)) == str(wanted), setting

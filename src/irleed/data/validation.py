@@ -25,6 +25,8 @@ COLUMNS = {
     "reward": (np.float32, np.float64),
 }
 
+LONGEST = 1000  # characters of a name
+
 Columns = Mapping[str, Array | LazyRows | None]
 
 
@@ -74,7 +76,9 @@ def native(values: ArrayLike, where: str) -> np.ndarray:
 
 def listed(names: Sequence[str], most: int = 8) -> str:
     """The first few names, quoted."""
-    return ", ".join(repr(n) for n in names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+    return ", ".join(repr(n[:LONGEST]) for n in names[:most]) + (
+        f" and {len(names) - most} more" if len(names) > most else ""
+    )
 
 
 def check_shapes(obs: np.ndarray | LazyRows, action: np.ndarray, first_obs, first_action, where: str) -> None:
@@ -112,7 +116,10 @@ def check_columns(columns: Columns, where: str) -> None:
 def _check_names(names: tuple[str, ...], where: str) -> None:
     for i, name in enumerate(names):
         if not (isinstance(name, str) and name and name.isprintable()):
-            refuse(f"{where}, names[{i}]", repr(name), "printable text", "rename this demonstrator")
+            refuse(f"{where}, names[{i}]", repr(name)[:100], "printable text", "rename this demonstrator")
+        if len(name) > LONGEST:
+            got = f"{len(name):,} characters, {name[:20]!r}..."
+            refuse(f"{where}, names[{i}]", got, f"at most {LONGEST:,}", "rename this demonstrator")
     if len(set(names)) < len(names):
         again = next(name for name, count in Counter(names).items() if count > 1)
         refuse(f"{where}, names", f"{again!r} twice", "different names", "rename one, or merge the two")

@@ -2,13 +2,13 @@
 and flags are left out.
 """
 
-import struct
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from irleed._io.npz import printable
+from irleed.data.formats import arrow_stream
 from irleed.data.formats.arrow import arrow_errors, numbers, refuse_row
 from irleed.data.formats.base import library, refuse
 from irleed.data.formats.folders import read_json, regular
@@ -20,7 +20,6 @@ from irleed.data.lazy import InMemory, LazyRows
 from irleed.data.limits import Budget
 
 MAGIC = b"ARROW1\0\0"
-AT_ONCE = 64  # rows of Parquet that are counted together
 FLAGS = ("rewards", "terminations", "truncations")
 
 
@@ -62,40 +61,16 @@ def _episode(about: About, root: Path, folder: Path, budget: Budget, wanted: tup
 
 
 def _table(path: Path, kind: str, budget: Budget) -> Any:
-    """The rows of a file, counted as they are read."""
-    arrow, batches = library("pyarrow", "formats"), []
+    """The rows of a file, counted before they are read."""
     budget.admit(path)
+    if kind == "parquet":
+        with Opened(path) as opened:
+            opened.count(opened.schema.names, budget)
+            return opened.parquet.read()
     with path.open("rb") as file:
-        if kind == "parquet":
-            with Opened(path) as opened:
-                opened.count(opened.schema.names, budget)
-                return opened.parquet.read()
-        file.seek(len(MAGIC))  # what follows in the file is a stream, which is read message by message
-        messages = iter(arrow.ipc.MessageReader.open_stream(file))
-        schema = arrow.ipc.read_schema(next(messages))
-        for message in messages:
-            if message.type != "record batch" or _is_compressed(message.metadata.to_pybytes()):
-                raise ValueError("it is compressed or has dictionaries, which Minari does not write")
-            budget.take(path, message.body.size)
-            batches.append(arrow.ipc.read_record_batch(message, schema))
-    return arrow.Table.from_batches(batches, schema)
-
-
-def _is_compressed(message: bytes) -> bool:
-    """Does the description of a record batch, a flatbuffer, say how its body is compressed?"""
-
-    def field(table: int, number: int) -> int:
-        """Where in the message a field of a table is; 0 if it is left out."""
-        fields = table - struct.unpack_from("<i", message, table)[0]
-        known = struct.unpack_from("<H", message, fields)[0] // 2 - 2
-        offset = struct.unpack_from("<H", message, fields + 4 + 2 * number)[0] if number < known else 0
-        return table + offset if offset else 0
-
-    def follow(place: int) -> int:
-        return place + struct.unpack_from("<I", message, place)[0]
-
-    batch = follow(field(follow(0), 2))
-    return bool(field(batch, 3))
+        budget.take(path, path.stat().st_size)  # nothing in it is compressed
+        file.seek(len(MAGIC))  # what follows in the file is a stream
+        return arrow_stream.read_table(file)
 
 
 def _values(column: Any, space: Space, about: About, folder: Path) -> Any:
@@ -104,7 +79,7 @@ def _values(column: Any, space: Space, about: About, folder: Path) -> Any:
         return {name: _values(column.field(name), part, about, folder) for name, part in space.parts.items()}
     if about.compressed and space.image:
         encoded = np.empty(len(column), object)
-        encoded[:] = [value.as_buffer() for value in column]
+        encoded[:] = [getattr(value, "value", value).as_buffer() for value in column]  # Parquet's are in dictionaries
         where = f"{printable(folder)}, observations"
         return LazyRows.of(Pictures(InMemory(encoded), space.shape, where))
     return _plain(column, space, folder) if space.kind in NUMBERS else np.empty(len(column), object)

@@ -160,7 +160,7 @@ def _scan(content: bytes, where: str, take: Take) -> None:
         elif name == "MARK":
             stack.append(None)
         else:
-            depth = _pop(stack, code) + name.startswith("TUPLE")
+            depth = _pop(stack, code) + name.startswith("TUPLE") if code.stack_before else 0
             if depth > DEEPEST:
                 refuse(where, f"more than {DEEPEST} tuples in each other", "trajectories", "do not trust this file")
             stack.extend([depth] * len(code.stack_after))

@@ -23,7 +23,6 @@ from irleed.data.validation import listed, starts
 MAGIC = b"PAR1"
 WHO = ("operator", "player", "user", "subject")  # in place of a column `demonstrator`
 EMPTY = ["", " ", "null", "NULL", "None"]  # cells of a CSV file without a value; "nan" is a value, and refused as such
-COLUMN = 1 << 12  # bytes that Arrow takes for a column of a CSV file, however short
 OBS = r"obs|obs[_.].+|observation.*"
 
 
@@ -226,7 +225,6 @@ def _read_csv(path: Path, reading: Reading, budget: Budget) -> Any:
         refuse(path, "no column 'episode' in its first line", "a table with one", "name the columns in the first line")
     delimiter, names = header
     texts = {"episode", "demonstrator", *WHO, reading.named} - {*reading.obs}
-    budget.take(path, COLUMN * len(names))
     table = reader.read_csv(
         arrow.input_stream(path, compression=None),  # or else what a name ends in would decide
         reader.ReadOptions(block_size=min(path.stat().st_size + 1, 1 << 30)),  # types are guessed from the first block
