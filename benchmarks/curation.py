@@ -34,8 +34,8 @@ from irleed.fit.defaults import tabular_algorithm
 from irleed.fit.judgement import judge
 from irleed.fit.tabular import fit
 from irleed.model.expertise import Expertise
+from irleed.policies.base import Policy
 from irleed.policies.ensemble import EnsemblePolicy
-from irleed.policies.files import Policy
 from irleed.rollout import DeviceArena, HostArena, drawn, likeliest
 from irleed.simulation.mdp import simulate
 

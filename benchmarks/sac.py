@@ -30,7 +30,8 @@ from irleed.envs.step import Bounds, Transition
 
 OBS, ACTIONS, DEMONSTRATORS, ROWS, LANES, TIMES = 11, 3, 3, 3_000, 120, 3
 BOUNDS = Bounds(-np.ones(ACTIONS), np.ones(ACTIONS))
-AGENTS = {"iq": SacIrleed.iq(buffer_size=20_000, learning_starts=1), "irleed": SacIrleed(buffer_size=20_000, learning_starts=1)}
+SETTINGS = {"buffer_size": 20_000, "learning_starts": 1}
+AGENTS = {"iq": SacIrleed.iq(**SETTINGS), "irleed": SacIrleed(**SETTINGS)}
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,7 @@ def demonstrations(runs: int) -> Transitions:
     return jax.tree.map(lambda leaf: np.repeat(leaf[None], runs, 0), one)
 
 
-def measured(agent: Sac, runs: int, updates: int) -> float:
+def measured(agent: SacIrleed, runs: int, updates: int) -> float:
     """Updates a second, of all runs together."""
     data, flag = demonstrations(runs), np.asarray(False)
     obs, nought = np.zeros(OBS, np.float32), np.asarray(0.0, np.float32)

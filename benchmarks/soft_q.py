@@ -155,7 +155,7 @@ def _torch_loop(name: str, algorithm: OfflineIrleed, note: Callable[[str], None]
 
     sizes = ACTIONS, DEMONSTRATORS
     data = jax.tree.map(np.asarray, make_data(jax.random.key(0)))
-    batch = data.sample(jax.random.key(1), algorithm.batch)
+    batch = data.sample(jax.random.key(1), algorithm.batch_size)
     start = init(algorithm, jax.random.key(2), data, *sizes).parameters
     start = replace(start, log_precision=jnp.linspace(-0.5, 1.0, DEMONSTRATORS))
     ours, theirs = float(algorithm.loss(start, batch)), soft_q_torch.loss_of(algorithm, start, data, batch, *sizes)

@@ -1,6 +1,6 @@
 """IRLEED and IQ-Learn, offline, as a plain PyTorch loop on the CPU: what `soft_q.py` compares with.
 
-The algorithm is `irleed.algorithms.iq.soft_q.OfflineIrleed` with its defaults, written the way one does in PyTorch: modules,
+The algorithm is `irleed.algorithms.iq.OfflineIrleed` with its defaults, written the way one does in PyTorch: modules,
 autograd, an
 optimiser and a Python loop, one run at a time. `loss` is held against that of `OfflineIrleed` before anything is timed.
 """
@@ -25,7 +25,7 @@ def mlp(inputs: int, settings: Any, outputs: int) -> nn.Sequential:
     return nn.Sequential(*layers, nn.Linear(settings.hidden[-1], outputs))
 
 
-class OfflineIrleed(nn.Module):
+class SoftQ(nn.Module):
     """A shared Q; with demonstrators, their precisions and linear biases."""
 
     def __init__(self, settings: Any, obs: Tensor, actions: int, demonstrators: int) -> None:
@@ -34,7 +34,7 @@ class OfflineIrleed(nn.Module):
         self.register_buffer("centre", obs.mean(0))
         self.register_buffer("spread", obs.std(0, correction=0))
         self.q = mlp(obs.shape[1], settings, actions)
-        if settings.learn_bias:
+        if settings.learns_bias:
             self.log_precision = nn.Parameter(torch.zeros(demonstrators))
             self.bias = nn.Linear(obs.shape[1], demonstrators * actions)  # everyone's at once
             nn.init.zeros_(self.bias.weight)
@@ -44,7 +44,7 @@ class OfflineIrleed(nn.Module):
         """Those of the demonstrators that took the actions, and their biases."""
         x = (obs - self.centre) / self.spread
         q = self.q(x)
-        if not self.settings.learn_bias:
+        if not self.settings.learns_bias:
             return q / self.settings.temperature, None
         log_precision = self.log_precision - self.log_precision.mean()
         every = self.bias(x).view(len(x), len(log_precision), -1)
@@ -71,11 +71,11 @@ def columns(data: Any) -> list[Tensor]:
     return [torch.tensor(each.tolist()) for each in named]  # whole numbers become int64, which PyTorch indexes by
 
 
-def load(model: OfflineIrleed, parameters: Any) -> None:
-    """Take over the weights of a `irleed.algorithms.iq.soft_q.Parameters`."""
-    pairs = [(model.q, parameters.q.weights, parameters.q.offsets)]
+def load(model: SoftQ, parameters: Any) -> None:
+    """Take over the weights of a `irleed.algorithms.iq.offline.Parameters`."""
+    pairs = [(model.q, parameters.actor.network.weights, parameters.actor.network.offsets)]
     with torch.no_grad():
-        if model.settings.learn_bias:
+        if model.settings.learns_bias:
             model.log_precision.copy_(torch.tensor(parameters.log_precision.tolist()))
             bias = parameters.bias
             every = bias.weights.transpose(1, 0, 2).reshape(bias.weights.shape[1], -1)
@@ -90,11 +90,11 @@ def load(model: OfflineIrleed, parameters: Any) -> None:
 def trainer(settings: Any, data: Any, actions: int, demonstrators: int) -> Callable[[int], None]:
     """A model ready to be trained for so many updates: what is not part of an update is done, and it is warmed up."""
     tensors = columns(data)
-    model = OfflineIrleed(settings, tensors[0], actions, demonstrators)
-    groups = [{"params": model.q.parameters(), "learning_rate": settings.rate}]
-    if settings.learn_bias:
-        groups.append({"params": [model.log_precision], "learning_rate": settings.precision_rate})
-        groups.append({"params": model.bias.parameters(), "learning_rate": settings.bias_rate})
+    model = SoftQ(settings, tensors[0], actions, demonstrators)
+    groups = [{"params": model.q.parameters(), "rate": settings.learning_rate}]
+    if settings.learns_bias:
+        groups.append({"params": [model.log_precision], "rate": settings.precision_learning_rate})
+        groups.append({"params": model.bias.parameters(), "rate": settings.bias_learning_rate})
     optimiser = torch.optim.Adam(groups, fused=True)  # one call for all parameters: the fastest of its three ways
 
     def train(updates: int) -> None:
@@ -102,7 +102,7 @@ def trainer(settings: Any, data: Any, actions: int, demonstrators: int) -> Calla
             factor = 0.5 * (1 + math.cos(math.pi * step / updates))
             for group in optimiser.param_groups:
                 group["lr"] = factor * group["rate"]
-            rows = torch.randint(len(tensors[0]), (settings.batch,))
+            rows = torch.randint(len(tensors[0]), (settings.batch_size,))
             loss = model.loss(*(each[rows] for each in tensors))
             optimiser.zero_grad()
             loss.backward()
@@ -114,7 +114,7 @@ def trainer(settings: Any, data: Any, actions: int, demonstrators: int) -> Calla
 
 def loss_of(settings: Any, parameters: Any, data: Any, batch: Any, actions: int, demonstrators: int) -> float:
     """The loss of a batch under irleed's parameters."""
-    model = OfflineIrleed(settings, columns(data)[0], actions, demonstrators)
+    model = SoftQ(settings, columns(data)[0], actions, demonstrators)
     load(model, parameters)
     return model.loss(*columns(batch)).item()
 

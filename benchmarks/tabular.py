@@ -191,14 +191,14 @@ def _whole_fit(spec: Spec) -> dict[str, Any]:
     from scipy.stats import spearmanr
 
     from irleed.fit.defaults import tabular_algorithm
-from irleed.fit.tabular import fit
+    from irleed.fit.tabular import fit
     from irleed.simulation.mdp import simulate
 
     mdp, planner = _world(spec).mdp, _planner(spec)
     plays = {"demonstrators": spec.demonstrators, "episodes": spec.episodes, "horizon": spec.horizon}
     data, truth = simulate(0, mdp, planner=planner, **plays)
     watch = _CompileWatch()
-    found = fit(data, mdp, algorithm=suitable(mdp, planner), progress=_tell)
+    found = fit(data, mdp, algorithm=tabular_algorithm(mdp, planner), progress=_tell)
     steps = int(found.history[-1]["step"])
     return {
         "compile_s": watch.seconds,
@@ -266,7 +266,7 @@ def _algorithm(spec: Spec, mdp):
         if spec.steps is None:
             return Published(inference=inference)
         return Published(inference=inference, inner_steps=spec.steps - 1, outer_rounds=1)
-    algorithm = suitable(mdp, planner)
+    algorithm = tabular_algorithm(mdp, planner)
     return algorithm if spec.steps is None else replace(algorithm, max_steps=spec.steps)
 
 

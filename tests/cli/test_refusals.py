@@ -266,7 +266,7 @@ def four_numbers(action: list, size: int = 4) -> Demonstrations:
         ([0, 1], 4, ("--algorithm", "sqil"), "--algorithm: got sqil, expected irleed or iq or ileed or bc"),
         ([0, 1], 4, ("--algorithm", "maxent"), "--algorithm: got maxent"),
         ([0, 1], 4, ("--seeds", "0"), "--seeds: got 0, expected 1 or more"),
-        ([0, 1], 4, ("--steps", "0"), "--steps: got 0, expected 1 or more"),
+        ([0, 1], 4, ("--steps", "0"), "steps: got 0, expected 1 or more"),
         ([0, 1], 4, ("--algorithm", "bc", "--ends", "failure"), "--ends: got failure, expected no such setting"),
         ([0, 1], 4, ("--planner", "averaged"), "--planner: got averaged, expected no such setting"),
         ([0, 1], 4, ("--discount", "0.5"), "--discount: got 0.5, expected no such setting"),

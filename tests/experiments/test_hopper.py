@@ -95,7 +95,7 @@ def test_runs_that_diverge_are_told_and_stop_nobody(tmp_path, monkeypatch):
     """Their policies have no actions; what they earn by doing nothing counts, and no file has what is no number."""
     lost = {
         name: dataclasses.replace(hopper.METHODS[name], hidden=(8,), batch_size=8, **{rate: np.nan})
-        for name, rate in (("irleed_online", "actor_rate"), ("irleed", "rate"))
+        for name, rate in (("irleed_online", "actor_learning_rate"), ("irleed", "learning_rate"))
     }
     monkeypatch.setattr(hopper, "METHODS", lost)
     settings = {"pairs": 300, "steps": 1_400, "every": 700, "offline_steps": 20, "workers": 2}
