@@ -100,7 +100,8 @@ def test_what_run_json_says_does_nothing_to_the_terminal(tmp_path, capsys):
     record = json.loads((tmp_path / "run" / "run.json").read_text())
     record["versions"]["jax"] = ESCAPE
     (tmp_path / "run" / "run.json").write_text(json.dumps(record))
-    notes = open_run(tmp_path / "run", record["config"], record["data"], resume=True).notes
+    with open_run(tmp_path / "run", record["config"], record["data"], resume=True) as run:
+        notes = run.notes
     capsys.readouterr()
     say(Console(width=80), *notes)
     shown = capsys.readouterr().out
