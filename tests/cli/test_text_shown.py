@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from irleed._io.files import CHECKSUM, write_signed
 from irleed.cli import main
 from irleed.cli.methods import earned_table, say
 from irleed.data import Demonstrations, Episode, save
@@ -99,8 +100,8 @@ def test_what_run_json_says_does_nothing_to_the_terminal(tmp_path, capsys):
     main(fit)
     record = json.loads((tmp_path / "run" / "run.json").read_text())
     record["versions"]["jax"] = ESCAPE
-    del record["checksum"]
-    (tmp_path / "run" / "run.json").write_text(json.dumps(record))
+    del record[CHECKSUM]
+    write_signed(tmp_path / "run" / "run.json", record)
     with open_run(tmp_path / "run", record["config"], record["data"], resume=True) as run:
         notes = run.notes
     capsys.readouterr()
