@@ -84,7 +84,7 @@ def details(found: list[harness.Outcome], config: Config) -> Iterator[str]:
             groups.setdefault("unmade: " + outcome.message.strip().rpartition("\n")[2], []).append(outcome)
     for signature, same in sorted(groups.items(), key=lambda group: -len(group[1])):
         first = same[0]
-        yield f"{first.format}: {signature} ({len(same)} cases)"
+        yield f"  {signature} ({len(same)} cases of {first.format})"
         for each in same[:3]:
             yield f"    --seed {config.seed} --case {each.number}: {' > '.join(each.applied)}"
             yield f"        {' | '.join(each.failures) or each.message[-200:]}"
@@ -115,13 +115,12 @@ def main(config: Config) -> int:
             print(f"files are kept in {keep}")
             return 0
         print(f"{'format':12}    cases  refused   loaded   failed   unmade    slowest (case)     memory (case)")
-        told: list[str] = []
         for name, form in chosen.items():
             found = list(outcomes(form, config, store))
             print(row(name, found), flush=True)
-            told += details(found, config)
-        status = 1 if told else 0
-        print("\n".join(told))
+            for line in details(found, config):
+                print(line, flush=True)
+                status = 1
     return status
 
 

@@ -130,7 +130,7 @@ def crowded(case: Case, folder: Path) -> None:
     """Thousands of files, or one with a hostile name."""
     place = case.pick([folder, *folders(folder)])
     if case.chance(0.5):
-        for number in range(3000):
+        for number in range(1000):
             (place / f"{number}.txt").touch()
         return
     name = values.text_without_zero(case).replace("/", "_").encode("utf-8", "surrogatepass")[:200]

@@ -5,6 +5,7 @@ import os
 import pickle
 import pickletools
 import struct
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +63,10 @@ class Named:
         self.module, self.name = module, name
 
 
-class Writer(pickle._Pickler):  # pyright: ignore[reportAttributeAccessIssue]
+PICKLER: Any = pickle._Pickler  # pyright: ignore[reportAttributeAccessIssue]
+
+
+class Writer(PICKLER):
     """Writes calls of names that need not exist."""
 
     def save(self, obj: Any, *others: Any, **more: Any) -> None:
@@ -90,6 +94,7 @@ class Writer(pickle._Pickler):  # pyright: ignore[reportAttributeAccessIssue]
 def written(value: Any, protocol: int) -> bytes:
     """A pickle."""
     stream = io.BytesIO()
+    sys.setrecursionlimit(20_000)  # in the process that makes this case
     Writer(stream, protocol).dump(value)
     return stream.getvalue()
 
@@ -196,7 +201,8 @@ def itself(case: Case, found: dict[str, Any]) -> None:
 
 def deep(case: Case, found: dict[str, Any]) -> None:
     """Lists in lists, more than a stack is deep."""
-    depth, value = case.pick((20, 40, 500)), case.pick((0.0, np.zeros(3)))
+    depth = case.pick((20, 40, 500))
+    value: Any = case.pick((0.0, np.zeros(3)))
     kind = case.pick((list, tuple))
     for _ in range(depth):
         value = kind([value])

@@ -36,7 +36,10 @@ def network(
 ) -> tuple[dict, dict]:
     """Header and arrays of a sound ensemble."""
     random, before = np.random.default_rng(0), inputs
-    arrays = {"centre": np.zeros((members, inputs), np.float32), "spread": np.ones((members, inputs), np.float32)}
+    arrays: dict[str, Any] = {
+        "centre": np.zeros((members, inputs), np.float32),
+        "spread": np.ones((members, inputs), np.float32),
+    }
     for layer, after in enumerate(sizes):
         arrays[f"weights.{layer}"] = random.normal(size=(members, before, after)).astype(np.float32)
         arrays[f"offsets.{layer}"] = np.zeros((members, after), np.float32)

@@ -32,7 +32,7 @@ def steps() -> dict[str, Any]:
 def people(case: Case, columns: dict[str, Any]) -> None:
     """A demonstrator, or a column, has a hostile name."""
     if case.chance(0.5) and "demonstrator" in columns:
-        columns["demonstrator"] = np.array([values.name(case)] * len(columns["demonstrator"]), object)
+        columns["demonstrator"] = np.array([values.name(case)[:1_000_000]] * len(columns["demonstrator"]), object)
     elif columns:
         key = case.pick(list(columns))
         columns[case.pick(("obs_", "action_", "")) + values.name(case)] = columns.pop(key)
@@ -118,7 +118,7 @@ def table_of(columns: dict[str, Any]) -> pa.Table:
     length = max((len(np.atleast_1d(column)) for column in columns.values()), default=0)
     for name, column in columns.items():
         column = np.atleast_1d(column)
-        column = column if column.dtype.kind not in "cVgS" else column.astype(str)
+        column = column.astype(str) if column.dtype.kind in "cVS" or column.dtype.char == "g" else column
         column = np.resize(column, (length, *column.shape[1:])) if column.size else np.zeros(length)
         arrays[name.encode("utf-8", "replace").decode()] = pa.array(column.tolist() if column.ndim > 1 else column)
     return pa.table(arrays)

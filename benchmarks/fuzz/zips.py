@@ -265,7 +265,7 @@ def hostile_names(case: Case, columns: dict[str, Any]) -> None:
 
 def make(case: Case, columns: dict[str, Any]) -> Path:
     """A hostile archive of such columns."""
-    kind = case.pick(("arrays", "archive", "archive", "both"))
+    kind = case.pick(("arrays", "arrays", "archive", "both"))
     if kind != "archive":
         case.mutate(columns, (*values.ARRAYS, hostile_names))
     if sum(np.asarray(array).nbytes for array in columns.values()) > 1 << 28:

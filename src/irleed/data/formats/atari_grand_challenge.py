@@ -156,7 +156,8 @@ def _numbered(folder: Path, ending: str) -> dict[int, Path]:
 
 def _picture(root: Path, path: Path, look: str) -> np.ndarray:
     """A screen as it is, or grey and small."""
-    regular(root, path)
+    if path.is_symlink() or not path.is_file():  # its folder is known to be inside
+        regular(root, path)
     image = library("PIL.Image", "formats")
     try:
         with image.open(path, formats=("PNG",)) as picture:

@@ -113,7 +113,7 @@ class Values:
         self.claim()
         if self.shape:
             return self.rows(0, len(self))
-        return np.asarray(library("h5py", "formats").Dataset(self._id)[()])
+        return np.asarray(self._dataset[()])
 
     def rows(self, begin: int, end: int) -> np.ndarray:
         """Rows from one to another, of values that were checked."""
@@ -136,6 +136,10 @@ class Values:
         plain = self.chunks is None and self.dtype.kind in "iuf" and self._as_numpy
         return self._id.get_offset() if plain else None
 
+    @functools.cached_property
+    def _dataset(self) -> Any:
+        return library("h5py", "formats").Dataset(self._id, readonly=True)  # which is faster
+
     def _itemsize(self) -> int:
         """Bytes of a value in the file: of those of various lengths, their length, and the address and number of a
         place."""
@@ -157,7 +161,7 @@ class Values:
         """Rows as HDF5 reads them."""
         if self.chunks is not None:
             self.chunks.verify(begin, end)
-        return np.asarray(library("h5py", "formats").Dataset(self._id)[begin:end])
+        return np.asarray(self._dataset[begin:end])
 
     def _texts(self, begin: int, end: int) -> np.ndarray:
         """Texts or sequences, a few at a time: many may be in the same place, and be more than the file in all."""
