@@ -83,13 +83,9 @@ class AbstractAlgorithm(eqx.Module):
 
     @abc.abstractmethod
     def describe(
-        self,
-        parameters: Any,
-        observation: Shaped[Array, "..."],
-        action: Shaped[Array, "..."],
-        demonstrator: Int[Array, ""],
+        self, parameters: Any, obs: Shaped[Array, "..."], action: Shaped[Array, "..."], who: Int[Array, ""]
     ) -> Description:
-        """How one action of a demonstrator is described."""
+        """How an action of demonstrator `who` in one state is described."""
 
 
 class AbstractOffline(AbstractAlgorithm):

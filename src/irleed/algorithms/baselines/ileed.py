@@ -107,15 +107,11 @@ class Ileed(AbstractOffline):
         return parameters.skill.log_odds(data)
 
     def describe(
-        self,
-        parameters: Parameters,
-        observation: Shaped[Array, "..."],
-        action: Shaped[Array, "..."],
-        demonstrator: Int[Array, ""],
+        self, parameters: Parameters, obs: Shaped[Array, "..."], action: Shaped[Array, "..."], who: Int[Array, ""]
     ) -> Description:
         """By the demonstrator's mixture of the shared policy and the uniform one."""
-        skill = parameters.skill(observation, demonstrator)
-        return Description.without_bias(mixture_log_prob(parameters.actor(observation), skill, action))
+        skill = parameters.skill(obs, who)
+        return Description.without_bias(mixture_log_prob(parameters.actor(obs), skill, action))
 
 
 def mixture_log_prob(

@@ -65,14 +65,10 @@ class AbstractSoftQ(AbstractAgent):
         return parameters.demonstrators
 
     def describe(
-        self,
-        parameters: Parameters,
-        observation: Shaped[Array, "..."],
-        action: Shaped[Array, "..."],
-        demonstrator: Int[Array, ""],
+        self, parameters: Parameters, obs: Shaped[Array, "..."], action: Shaped[Array, "..."], who: Int[Array, ""]
     ) -> Description:
         """By the shared policy."""
-        return Description.without_bias(parameters.actor(observation).log_prob(action))
+        return Description.without_bias(parameters.actor(obs).log_prob(action))
 
 
 class SoftQExpert(AbstractSoftQ):

@@ -273,25 +273,21 @@ class SacIrleed(AbstractAgent):
         return gauge(-jnp.log(jnp.exp(jnp.max(by_noise) - by_noise) + cost))
 
     def describe(
-        self,
-        parameters: Parameters,
-        observation: Shaped[Array, "..."],
-        action: Shaped[Array, "..."],
-        demonstrator: Int[Array, ""],
+        self, parameters: Parameters, obs: Shaped[Array, "..."], action: Shaped[Array, "..."], who: Int[Array, ""]
     ) -> Description:
         """By the demonstrator's own policy; the size of a bias is how far it moves the greedy action."""
-        obs, who = observation[None], demonstrator[None]
-        shared = cast(SquashedGaussian, parameters.actor(observation))
+        batch, whose = obs[None], who[None]
+        shared = cast(SquashedGaussian, parameters.actor(obs))
         if self.objective == "bounded" and (self.learns_precision or self.learns_bias):
-            bias = parameters.bias(obs, who)[0] if self.learns_bias else None
-            given = parameters.log_std, parameters.log_precision, demonstrator, bias, action
+            bias = parameters.bias(batch, whose)[0] if self.learns_bias else None
+            given = parameters.log_std, parameters.log_precision, who, bias, action
             return noise.described(shared, *given)
         if self.objective == "bounded":
             return Description.without_bias(shared.log_prob(action))
-        own, _ = self._own(_gaussian(parameters.actor, obs), parameters.log_precision, parameters.bias, obs, who)
+        own, _ = self._own(_gaussian(parameters.actor, batch), parameters.log_precision, parameters.bias, batch, whose)
         if not self.learns_bias:
             return Description.without_bias(own[0].log_prob(action))
-        moved = PAPER_BIAS_SCALE * parameters.bias(obs, who)[0] * jnp.exp(-shared.log_std)
+        moved = PAPER_BIAS_SCALE * parameters.bias(batch, whose)[0] * jnp.exp(-shared.log_std)
         return Description(own[0].log_prob(action), jnp.mean(moved**2), jnp.ones((), jnp.float32))
 
     @property

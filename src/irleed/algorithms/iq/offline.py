@@ -197,24 +197,20 @@ class OfflineIrleed(AbstractOffline):
         return gauge(parameters.log_precision)
 
     def describe(
-        self,
-        parameters: Parameters,
-        observation: Shaped[Array, "..."],
-        action: Shaped[Array, "..."],
-        demonstrator: Int[Array, ""],
+        self, parameters: Parameters, obs: Shaped[Array, "..."], action: Shaped[Array, "..."], who: Int[Array, ""]
     ) -> Description:
         """By the demonstrator's own policy; biases are relative to the shared values, or to the noise of vectors."""
-        obs, who = observation[None], demonstrator[None]
-        shared, bias = parameters.actor.batch(obs), parameters.bias(obs, who)
+        batch, whose = obs[None], who[None]
+        shared, bias = parameters.actor.batch(batch), parameters.bias(batch, whose)
         if self._noisy(parameters):
             moved = self.bias_scale * bias[0] if self.learns_bias else None
-            given = parameters.log_std, parameters.log_precision, demonstrator, moved, action
+            given = parameters.log_std, parameters.log_precision, who, moved, action
             return noise.described(cast(SquashedGaussian, shared[0]), *given)
-        log_prob = self._own(parameters, shared, who, bias).log_prob(action[None])[0]
+        log_prob = self._own(parameters, shared, whose, bias).log_prob(action[None])[0]
         if not self.learns_bias:
             return Description.without_bias(log_prob)
-        values = self.policy(parameters).network(observation)
-        common = values - parameters.actor.network(observation)
+        values = self.policy(parameters).network(obs)
+        common = values - parameters.actor.network(obs)
         return Description(log_prob, *(jnp.var(each) for each in (self.bias_scale * bias[0] - common, values)))
 
     def _noisy(self, parameters: Parameters) -> bool:

@@ -95,11 +95,7 @@ class OnlineIrleed(AbstractAgent):
         return self.learner.log_precision(parameters, data)
 
     def describe(
-        self,
-        parameters: Parameters,
-        observation: Shaped[Array, "..."],
-        action: Shaped[Array, "..."],
-        demonstrator: Int[Array, ""],
+        self, parameters: Parameters, obs: Shaped[Array, "..."], action: Shaped[Array, "..."], who: Int[Array, ""]
     ) -> Description:
         """As the learner does."""
-        return self.learner.describe(parameters, observation, action, demonstrator)
+        return self.learner.describe(parameters, obs, action, who)
