@@ -16,7 +16,7 @@ from irleed.errors import ConfigError
 HOLD = """
 import sys
 from pathlib import Path
-from irleed import _lock
+from irleed._io import lock as _lock
 if sys.argv[2] == "file":
     _lock._flock = lambda handle: None
 with _lock.locked(Path(sys.argv[1]), "run"):

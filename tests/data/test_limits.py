@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from irleed.data.files import LAYOUT
+from irleed.data.io import LAYOUT
 
 from irleed.cli import main
 from irleed.data import Demonstrations, Episode, Reading, limits, load, save

@@ -95,7 +95,7 @@ def test_impossible_settings_are_refused(change, flag, tmp_path):
 def test_runs_that_diverge_are_told_and_stop_nobody(tmp_path, monkeypatch):
     """Their policies have no actions; what they earn by doing nothing counts, and no file has what is no number."""
     lost = {
-        name: dataclasses.replace(hopper.METHODS[name], hidden=(8,), batch_size=8, **{rate: np.nan})
+        name: dataclasses.replace(hopper.METHODS[name], hidden=(8,), batch_size=8, **{rate: np.inf})
         for name, rate in (("irleed_online", "actor_learning_rate"), ("irleed", "learning_rate"))
     }
     monkeypatch.setattr(hopper, "METHODS", lost)

@@ -42,7 +42,7 @@ def test_eigenvectors_alone_and_in_a_batch():
 
 AT_ONCE = """
 import jax, jax.numpy as jnp
-from irleed.tabular.dense import inverse
+from irleed.algorithms.tabular.dense import inverse
 
 jax.config.update("jax_enable_x64", True)
 
