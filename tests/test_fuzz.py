@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the fuzzer watches files as only Linux can")
+pytestmark = [
+    pytest.mark.slow,  # half a minute of hostile files, each with a time limit of its own
+    pytest.mark.skipif(sys.platform != "linux", reason="the fuzzer watches files as only Linux can"),
+]
 
 # Readers that do what no reader may, each with the failure that has to be found.
 MISBEHAVING = """
