@@ -81,14 +81,14 @@ def read(path: Path, reading: Reading) -> Demonstrations:
 
 def _roots(path: Path) -> list[Path]:
     """Where the two folders may lie: here, or above the folder of a game."""
-    inside = path.parent.name in ("screens", "trajectories") and path.is_dir()
-    return [path, path.parent.parent] if inside else [path]
+    below = path.parent.name in ("screens", "trajectories") and path.is_dir()
+    return [path, path.parent.parent] if below else [path]
 
 
 def _game(path: Path) -> Game:
     """The one game there is, or that was named by its folder."""
     root = next(root for root in _roots(path) if (root / "screens").is_dir() and (root / "trajectories").is_dir())
-    games = sorted(folder.name for folder in (root / "trajectories").iterdir() if folder.is_dir())
+    games = sorted(folder.name for folder in inside(root, root / "trajectories").iterdir() if folder.is_dir())
     name = path.name if root != path else games[0] if len(games) == 1 else None
     if name not in games:
         example = f"name its folder, as {printable(root / 'trajectories' / games[0])}" if games else "copy it again"
