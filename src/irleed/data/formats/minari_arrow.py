@@ -11,7 +11,7 @@ import numpy as np
 from irleed._npz import printable
 from irleed.data.formats.arrow import arrow_errors, numbers, refuse_row
 from irleed.data.formats.base import library, refuse
-from irleed.data.formats.folders import inside, read_json, regular
+from irleed.data.formats.folders import read_json, regular
 from irleed.data.formats.images import Pictures
 from irleed.data.formats.minari_hdf5 import StoredEpisode
 from irleed.data.formats.minari_spaces import NUMBERS, About, Space
@@ -32,8 +32,9 @@ def episodes(about: About, root: Path, data: Path, budget: Budget, wanted: tuple
 
 def files(root: Path, folder: Path, kind: str) -> list[Path]:
     """The files of an episode's folder that hold its steps, in order, and its metadata if there are any."""
-    if not inside(root, folder).is_dir():
+    if not folder.is_dir():
         refuse(folder, "no folder", "one for each episode, as the metadata say", "copy or download it again")
+    regular(root, folder / "metadata.json")  # before the folder is listed: a link may have put it elsewhere
     found = sorted(path for path in folder.iterdir() if path.suffix in (f".{kind}", ".json"))
     return [regular(root, path) for path in found]
 
