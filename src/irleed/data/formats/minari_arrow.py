@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from irleed._npz import printable
-from irleed.data.formats.arrow import arrow_errors, numbers, refuse_row
+from irleed.data.formats.arrow import arrow_errors, is_flat, numbers, refuse_row
 from irleed.data.formats.base import library, refuse
 from irleed.data.formats.folders import read_json, regular
 from irleed.data.formats.images import Pictures
@@ -59,7 +59,7 @@ def _episode(about: About, root: Path, folder: Path, budget: Budget, wanted: tup
         terminations=_plain(steps.column("terminations"), Space("Box"), folder),
         truncations=_plain(steps.column("truncations"), Space("Box"), folder),
         metadata=read_json(root, folder / "metadata.json"),
-        infos={name: values.to_pylist() if name in wanted else None for name, values in infos.items()},
+        infos={name: _said(values, folder) if name in wanted else None for name, values in infos.items()},
     )
 
 
@@ -119,7 +119,16 @@ def _plain(column: Any, space: Space, folder: Path) -> np.ndarray:
     """A column of numbers, each of the shape of its space."""
     values, empty = numbers(library("pyarrow", "formats").table({"": column}), "", folder)
     refuse_row(empty, folder, "no value", "one in every row", "copy or download it again")
-    return values.reshape(len(values), *space.shape)
+    return values.reshape(len(values), *space.shape) if space.shape else values
+
+
+def _said(column: Any, folder: Path) -> Any:
+    """The values of an info, texts each once: one may stand in a column any number of times."""
+    types = library("pyarrow", "formats").types
+    kind = column.type.value_type if types.is_dictionary(column.type) else column.type
+    if types.is_string(kind) or types.is_large_string(kind):
+        return column.unique().to_pylist()
+    return _plain(column, Space("Box"), folder) if is_flat(column.type) else None
 
 
 def _leaves(column: Any, under: str = "") -> dict[str, Any]:
