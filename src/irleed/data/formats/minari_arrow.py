@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from irleed._npz import printable
-from irleed.data.formats.arrow import arrow_errors, is_flat, numbers, refuse_row
+from irleed.data.formats.arrow import arrow_errors, numbers, refuse_row
 from irleed.data.formats.base import library, refuse
 from irleed.data.formats.folders import read_json, regular
 from irleed.data.formats.images import Pictures
@@ -128,7 +128,7 @@ def _said(column: Any, folder: Path) -> Any:
     kind = column.type.value_type if types.is_dictionary(column.type) else column.type
     if types.is_string(kind) or types.is_large_string(kind):
         return column.unique().to_pylist()
-    return _plain(column, Space("Box"), folder) if is_flat(column.type) else None
+    return _plain(column, Space("Box"), folder)
 
 
 def _leaves(column: Any, under: str = "") -> dict[str, Any]:
