@@ -136,7 +136,8 @@ def _rows(file: Path) -> tuple[Array, Array, Array, Array]:
     except CORRUPT as error:
         refuse(file, f"what is no table of numbers ({ascii(str(error))[:100]})", "such a table", "copy it again")
     frame, reward, terminal, action = (values[:, names.index(name)] for name in COLUMNS if name != "score")
-    whole = np.isfinite(values).all(1) & (frame % 1 == 0) & (action % 1 == 0) & np.isin(terminal, (0, 1))
+    whole = np.isfinite(values).all(1) & (frame == np.rint(frame)) & (action == np.rint(action))
+    whole &= np.isin(terminal, (0, 1))
     sound = whole & (frame == frame[0] + np.arange(len(frame))) & (action >= 0) & (action < 18) & (frame >= 0)
     if not sound.all():
         row = int(np.argmin(sound))
