@@ -142,6 +142,19 @@ def test_metadata_that_are_none_are_refused(tmp_path, change):
     refused(metadata(tmp_path / "data set", **change))
 
 
+def test_texts_that_are_repeated_are_in_memory_once(tmp_path):
+    """A few kilobytes of dictionary and indices can stand for gigabytes of text."""
+    infos = pa.StructArray.from_arrays([pa.array(["x" * 1000] * 30_000)], ["operator"])
+    path = tables(tmp_path / "data set", rows(30_000, infos=infos), "parquet")
+    metadata(path, data_format="parquet", total_steps=29_999)
+    tracemalloc.start()
+    try:
+        assert load(path).names == ("x" * 1000,)
+        assert tracemalloc.get_traced_memory()[1] < 10_000_000  # of Python's objects; all texts are 30 MB
+    finally:
+        tracemalloc.stop()
+
+
 def test_spaces_in_spaces_without_end_are_refused(tmp_path):
     space = "{}"
     for _ in range(5000):
@@ -160,14 +173,10 @@ def test_arrow_and_parquet_are_read_to_their_budget(tmp_path):
     assert "dictionaries" in refused(tables(tmp_path / "d", rows(infos=names)))
 
 
-def test_texts_that_are_repeated_are_in_memory_once(tmp_path):
+def test_texts_that_parquet_repeats_are_counted(tmp_path):
     """A few kilobytes of dictionary and indices can stand for gigabytes of text."""
-    infos = pa.StructArray.from_arrays([pa.array(["x" * 1000] * 30_000)], ["operator"])
-    path = tables(tmp_path / "data set", rows(30_000, infos=infos), "parquet")
-    metadata(path, data_format="parquet", total_steps=29_999)
-    tracemalloc.start()
-    try:
-        assert load(path).names == ("x" * 1000,)
-        assert tracemalloc.get_traced_memory()[1] < 10_000_000  # of Python's objects; all texts are 30 MB
-    finally:
-        tracemalloc.stop()
+    part = pa.array(["x" * 10**6] * 500)
+    text = pa.chunked_array([part] * 6)
+    columns = {name: rows(3000).column(name) for name in rows().column_names}
+    path = tables(tmp_path / "data set", pa.table(columns | {"infos": text}), "parquet", compression="zstd")
+    assert "when decompressed" in refused(path)
