@@ -92,6 +92,7 @@ def test_many_screens_stay_on_disk(tmp_path, monkeypatch):
         ({1: "1,0,0,0,fire"}, "no table of numbers"),
         ({1: "1,0,0,0,18"}, "line 4: got '1,0,0,0,18'"),
         ({1: "1,0,0,0,nan"}, "line 4"),
+        ({1: "inf,0,0,0,-inf"}, "line 4"),
         ({1: "1,0,0,2,1"}, "terminal 0 or 1"),
         ({1: "1,0,0,1,1"}, "terminal at frame 1"),
         ({1: "3,0,0,0,1"}, "frames one after the other"),

@@ -97,7 +97,8 @@ FILES = [
     ("grand_challenge", "screens/qbert/1/0.png"), ("grand_challenge", "screens/qbert/1/1.png"),
     ("grand_challenge", "screens/qbert/1"), ("grand_challenge", "screens/qbert"),
     ("grand_challenge", "trajectories/qbert"), ("grand_challenge", "trajectories/qbert/1.txt"),
-    ("tables", "anna.csv"),
+    ("grand_challenge", "trajectories"), ("grand_challenge", "screens"),
+    ("lerobot_video", "meta/episodes"), ("tables", "anna.csv"),
 ]  # fmt: skip
 
 
@@ -127,9 +128,13 @@ def test_links_may_lead_anywhere_in_their_folder_and_nowhere_else(tmp_path, kind
     inner.rename(outer)
     place.unlink()
     place.symlink_to(outer)
-    with pytest.raises(DataError, match="a link that leads out of its folder") as caught:
-        load(path, reading(kind))
-    assert len(str(caught.value).splitlines()) == 1
+    for _ in range(2):
+        with pytest.raises(DataError, match="a link that leads out of its folder") as caught:
+            load(path, reading(kind))
+        assert len(str(caught.value).splitlines()) == 1
+        if outer.is_dir():  # then without anything in it: what is there is not even looked up
+            shutil.rmtree(outer)
+            outer.mkdir()
 
 
 @pytest.mark.parametrize(("kind", "name"), [file for file in FILES if "." in file[1]])

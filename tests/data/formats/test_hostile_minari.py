@@ -1,6 +1,7 @@
 """Minari data sets made to read other files or to fill the memory are refused in one line."""
 
 import json
+import tracemalloc
 
 import h5py
 import numpy as np
@@ -139,6 +140,19 @@ def test_metadata_that_are_none_are_refused(tmp_path, change):
         pass
     assert load(tmp_path / "data set").transitions == STEPS
     refused(metadata(tmp_path / "data set", **change))
+
+
+def test_texts_that_are_repeated_are_in_memory_once(tmp_path):
+    """A few kilobytes of dictionary and indices can stand for gigabytes of text."""
+    infos = pa.StructArray.from_arrays([pa.array(["x" * 1000] * 30_000)], ["operator"])
+    path = tables(tmp_path / "data set", rows(30_000, infos=infos), "parquet")
+    metadata(path, data_format="parquet", total_steps=29_999)
+    tracemalloc.start()
+    try:
+        assert load(path).names == ("x" * 1000,)
+        assert tracemalloc.get_traced_memory()[1] < 10_000_000  # of Python's objects; all texts are 30 MB
+    finally:
+        tracemalloc.stop()
 
 
 def test_spaces_in_spaces_without_end_are_refused(tmp_path):

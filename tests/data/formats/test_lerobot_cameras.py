@@ -182,6 +182,8 @@ def test_they_go_to_other_processes_and_threads(tmp_path, everything_is_large, r
         ({"camera": {"shape": [32, 48, 10**9]}}, "height, width and 3 channels"),
         ({"camera": {"shape": [3, 32, 3], "names": ["height", "channels", "width"]}}, "32 channels"),
         ({"info": {"fps": 0}}, "fps 0"),
+        ({"info": {"fps": 5e-324}}, "fps 5e-324"),
+        ({"info": {"fps": 1e308}}, "fps 1e+308"),
         ({"frames": {"episode_index": np.repeat([0, 1, 2, 7], LENGTHS)}}, "no episode 7"),
     ],
 )

@@ -80,14 +80,14 @@ def read(path: Path, reading: Reading) -> Demonstrations:
 
 def _roots(path: Path) -> list[Path]:
     """Where the two folders may lie: here, or above the folder of a game."""
-    inside = path.parent.name in ("screens", "trajectories") and path.is_dir()
-    return [path, path.parent.parent] if inside else [path]
+    below = path.parent.name in ("screens", "trajectories") and path.is_dir()
+    return [path, path.parent.parent] if below else [path]
 
 
 def _game(path: Path) -> Game:
     """The one game there is, or that was named by its folder."""
     root = next(root for root in _roots(path) if (root / "screens").is_dir() and (root / "trajectories").is_dir())
-    games = sorted(folder.name for folder in (root / "trajectories").iterdir() if folder.is_dir())
+    games = sorted(folder.name for folder in inside(root, root / "trajectories").iterdir() if folder.is_dir())
     name = path.name if root != path else games[0] if len(games) == 1 else None
     if name not in games:
         example = f"name its folder, as {printable(root / 'trajectories' / games[0])}" if games else "copy it again"
@@ -135,7 +135,8 @@ def _rows(file: Path) -> tuple[Array, Array, Array, Array]:
     except CORRUPT as error:
         refuse(file, f"what is no table of numbers ({ascii(str(error))[:100]})", "such a table", "copy it again")
     frame, reward, terminal, action = (values[:, names.index(name)] for name in COLUMNS if name != "score")
-    whole = np.isfinite(values).all(1) & (frame % 1 == 0) & (action % 1 == 0) & np.isin(terminal, (0, 1))
+    whole = np.isfinite(values).all(1) & (frame == np.rint(frame)) & (action == np.rint(action))
+    whole &= np.isin(terminal, (0, 1))
     sound = whole & (frame == frame[0] + np.arange(len(frame))) & (action >= 0) & (action < 18) & (frame >= 0)
     if not sound.all():
         row = int(np.argmin(sound))

@@ -14,7 +14,7 @@ from irleed._io.text import one_line
 from irleed.data.demonstrations import Demonstrations
 from irleed.data.formats.arrow import labelled, numbers, refuse_row
 from irleed.data.formats.base import Format, Reading, library, refuse
-from irleed.data.formats.folders import read_json, regular
+from irleed.data.formats.folders import inside, read_json, regular
 from irleed.data.formats.lerobot_cameras import CAMERAS, camera, seen
 from irleed.data.formats.parquet import Files
 from irleed.data.formats.tables import from_table
@@ -107,7 +107,9 @@ def _info(path: Path) -> dict[str, Any]:
 
 def _files(path: Path, kind: str, budget: Budget) -> Files:
     """The Parquet files of a folder, in order."""
-    files = [regular(path, file) for file in sorted((path / kind).glob("chunk-*/file-*.parquet"), key=_numbered)]
+    chunks = [inside(path, chunk) for chunk in inside(path, path / kind).glob("chunk-*")]
+    found = (regular(path, file) for chunk in chunks for file in chunk.glob("file-*.parquet"))
+    files = sorted(found, key=_numbered)
     if not files:
         refuse(path / kind, "no files", "chunk-000/file-000.parquet and so on", "copy the folder again")
     return Files(files, path, budget)

@@ -1,6 +1,5 @@
 """What the cameras of a LeRobot folder saw: videos, and images in its Parquet files."""
 
-import math
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -19,6 +18,7 @@ from irleed.data.lazy import LazyRows, Source
 from irleed.data.validation import listed, starts
 
 CAMERAS = ("image", "video")
+SLOWEST, FASTEST = 1e-6, 1e6  # frames a second
 LARGEST = 1 << 14  # pixels, of height and width
 SAID = ("chunk_index", "file_index", "from_timestamp", "to_timestamp")  # of each video in meta/episodes
 
@@ -104,7 +104,7 @@ def _video(
     """Frames of the videos that meta/episodes says the episodes are in."""
     library("av", "video")
     fps = info.get("fps")
-    if not isinstance(fps, int | float) or not 0 < fps < math.inf:
+    if not isinstance(fps, int | float) or not SLOWEST <= fps <= FASTEST:
         refuse(path / "meta" / "info.json", f"fps {printable(str(fps)[:100])}", "frames a second", "mend it")
     code, labels = labelled(frames, "episode_index", path)
     start = starts(code)

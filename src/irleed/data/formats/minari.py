@@ -183,10 +183,13 @@ def _demonstrators(said: list[dict], infos: list[dict], dataset: str, reading: R
 
 def _name(value: Any) -> str | None:
     """The one value, as text, that is there at every step."""
-    values = np.asarray(value).ravel().tolist()
-    if not values or any(v != values[0] for v in values) or values[0] in (None, "", b""):
+    values = np.asarray(value).ravel()
+    if not len(values) or not np.all(values == values[0]):
         return None
-    return values[0].decode() if isinstance(values[0], bytes) else str(values[0])
+    first = values[:1].tolist()[0]
+    if first in (None, "", b""):
+        return None
+    return first.decode() if isinstance(first, bytes) else str(first)
 
 
 def _copy(source: Path, out: Path, episodes: Sequence[int], kind: str) -> None:

@@ -32,6 +32,7 @@ def files(root: Path, folder: Path, kind: str) -> list[Path]:
     """The files of an episode's folder that hold its steps, in order, and its metadata if there are any."""
     if not folder.is_dir():
         refuse(folder, "no folder", "one for each episode, as the metadata say", "copy or download it again")
+    regular(root, folder / "metadata.json")  # before the folder is listed: a link may have put it elsewhere
     found = sorted(path for path in folder.iterdir() if path.suffix in (f".{kind}", ".json"))
     return [regular(root, path) for path in found]
 
@@ -56,7 +57,7 @@ def _episode(about: About, root: Path, folder: Path, budget: Budget, wanted: tup
         terminations=_plain(steps.column("terminations"), Space("Box"), folder),
         truncations=_plain(steps.column("truncations"), Space("Box"), folder),
         metadata=read_json(root, folder / "metadata.json"),
-        infos={name: values.to_pylist() if name in wanted else None for name, values in infos.items()},
+        infos={name: _said(values, folder) if name in wanted else None for name, values in infos.items()},
     )
 
 
@@ -89,7 +90,16 @@ def _plain(column: Any, space: Space, folder: Path) -> np.ndarray:
     """A column of numbers, each of the shape of its space."""
     values, empty = numbers(library("pyarrow", "formats").table({"": column}), "", folder)
     refuse_row(empty, folder, "no value", "one in every row", "copy or download it again")
-    return values.reshape(len(values), *space.shape)
+    return values.reshape(len(values), *space.shape) if space.shape else values
+
+
+def _said(column: Any, folder: Path) -> Any:
+    """The values of an info, texts each once: one may stand in a column any number of times."""
+    types = library("pyarrow", "formats").types
+    kind = column.type.value_type if types.is_dictionary(column.type) else column.type
+    if types.is_string(kind) or types.is_large_string(kind):
+        return column.unique().to_pylist()
+    return _plain(column, Space("Box"), folder)
 
 
 def _leaves(column: Any, under: str = "") -> dict[str, Any]:
