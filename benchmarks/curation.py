@@ -16,30 +16,30 @@ import jax.numpy as jnp
 import numpy as np
 import tyro
 
-from irleed._precision import in_double_precision
-from irleed.arena import DeviceArena, HostArena, drawn, likeliest
-from irleed.baselines.bc import BehaviourCloning
-from irleed.curate import Run, curate
+from irleed._compute import in_double_precision
+from irleed.algorithms.baselines.bc import BehaviourCloning
+from irleed.algorithms.iq.gaussian_q import GaussianQ
+from irleed.algorithms.iq.soft_q import SoftQ
+from irleed.algorithms.tabular.planning import Averaged
+from irleed.algorithms.tabular.visitation import expected_return
+from irleed.algorithms.training import train_all
+from irleed.analysis.curation import Run, curate
 from irleed.data import Demonstrations, Reading
 from irleed.data.transitions import Transitions, stack
 from irleed.envs.cartpole import CartPole
 from irleed.envs.gridworld import paper_gridworld
 from irleed.experiments.control_data import DEMONSTRATORS, TASKS, play_data
-from irleed.experiments.control_lanes import learn
+from irleed.experiments.control_methods import learn
 from irleed.experiments.hopper_data import ENV_ID, POLICIES, demonstrate
-from irleed.expertise import Expertise
-from irleed.fit import fit
-from irleed.fit import suitable as suitable_for_tables
-from irleed.iq.ensemble import NetworkPolicy
-from irleed.iq.gaussian_ensemble import GaussianEnsemble
-from irleed.iq.gaussian_q import GaussianQ
-from irleed.iq.judge import judge
-from irleed.iq.saved import Policy
-from irleed.iq.soft_q import SoftQ
-from irleed.run import train_all
-from irleed.simulate import simulate
-from irleed.tabular.planning import Averaged
-from irleed.tabular.statistics import expected_return
+from irleed.fit.judgement import judge
+from irleed.fit.tabular import fit
+from irleed.fit.tabular import suitable as suitable_for_tables
+from irleed.model.expertise import Expertise
+from irleed.policies.ensemble import NetworkPolicy
+from irleed.policies.files import Policy
+from irleed.policies.gaussian import GaussianEnsemble
+from irleed.rollout import DeviceArena, HostArena, drawn, likeliest
+from irleed.simulation.mdp import simulate
 
 WAYS = ("all", "half", "three quarters", "by weight")
 GRIDS = {"LL": (1.0, 2.0), "LH": (1.0, float("inf")), "HL": (5.0, 2.0)}  # largest precision, accuracy
@@ -89,7 +89,7 @@ def cartpole(config: Config) -> tuple[tuple[str, ...], dict[str, Returns]]:
     weighed = []
     for lane, (own, transitions) in enumerate(zip(data, rows, strict=True)):
         one = jax.tree.map(lambda leaf, lane=lane: np.asarray(leaf[lane : lane + 1]), parameters)
-        policy = NetworkPolicy(jax.tree.map(np.asarray, jax.vmap(irleed.policy)(one)))
+        policy = NetworkPolicy(jax.tree.map(np.asarray, jax.vmap(irleed.policies.base)(one)))
         weighed.append(weights(own, policy, judge(own.names, irleed, one, transitions)))
     found: dict[str, Returns] = {"likeliest": {}, "drawn": {}}
     for way in WAYS:
@@ -112,7 +112,7 @@ def hopper(config: Config) -> tuple[tuple[str, ...], dict[str, Returns]]:
             rows = Transitions.from_demonstrations(data)
             state, _ = train_all(irleed, keys[1:2], stack([rows]), arena.actions, len(POLICIES))
             parameters = jax.tree.map(np.asarray, state.parameters)
-            policy = jax.tree.map(np.asarray, GaussianEnsemble(jax.vmap(irleed.policy)(parameters)))
+            policy = jax.tree.map(np.asarray, GaussianEnsemble(jax.vmap(irleed.policies.base)(parameters)))
             weighed = weights(data, policy, judge(data.names, irleed, parameters, rows))
             many = stack([chosen(data, weighed[way]) for way in WAYS])
             state, _ = train_all(cloning, jnp.repeat(keys[2:3], len(WAYS)), many, arena.actions, len(POLICIES))

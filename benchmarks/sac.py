@@ -21,12 +21,12 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
-from irleed.cores import each_run
+from irleed._compute import each_run
+from irleed.algorithms import agent as agents
+from irleed.algorithms.iq.sac import Sac
 from irleed.data.transitions import Transitions
 from irleed.envs.host import make_host
 from irleed.envs.step import Bounds, Transition
-from irleed.iq import agent as agents
-from irleed.iq.sac import Sac
 
 OBS, ACTIONS, DEMONSTRATORS, ROWS, LANES, TIMES = 11, 3, 3, 3_000, 120, 3
 BOUNDS = Bounds(-np.ones(ACTIONS), np.ones(ACTIONS))

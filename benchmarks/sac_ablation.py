@@ -19,14 +19,14 @@ import jax
 import numpy as np
 import tyro
 
-from irleed._files import write_json
-from irleed.arena import HostArena
-from irleed.checkpoint import Keeper
+from irleed._io.files import write_json
+from irleed.algorithms.iq.sac import Sac
 from irleed.experiments.hopper_data import ENV_ID, POLICIES, Teachers, data_sets, kept_demonstrations
 from irleed.experiments.hopper_results import interval
-from irleed.iq.sac import Sac
-from irleed.store import keep, kept, plain
-from irleed.trials import learn_and_try
+from irleed.rollout import HostArena
+from irleed.rollout.trials import learn_and_try
+from irleed.runs.checkpoint import Keeper
+from irleed.runs.directory import keep, kept, plain
 
 ROWS = {
     "default": Sac(),

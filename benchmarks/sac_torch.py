@@ -1,4 +1,4 @@
-"""A plain PyTorch loop of IQ-Learn with continuous actions, to measure `irleed.iq.sac` against."""
+"""A plain PyTorch loop of IQ-Learn with continuous actions, to measure `irleed.algorithms.iq.sac` against."""
 
 import time
 

@@ -31,15 +31,15 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
-from irleed.algorithm import init
-from irleed.arena import DeviceArena
+from irleed.algorithms.base import init
+from irleed.algorithms.iq.online import OnlineSoftQ
+from irleed.algorithms.iq.soft_q import SoftQ
+from irleed.algorithms.training import train_all
 from irleed.data.transitions import Transitions
 from irleed.envs.cartpole import CartPole
 from irleed.envs.host import make_host
 from irleed.errors import ConfigError
-from irleed.iq.online import OnlineSoftQ
-from irleed.iq.soft_q import SoftQ
-from irleed.run import train_all
+from irleed.rollout import DeviceArena
 
 Section = Literal["updates", "environments", "agents"]
 Row = dict[str, Any]

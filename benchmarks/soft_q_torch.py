@@ -1,6 +1,7 @@
 """IRLEED and IQ-Learn, offline, as a plain PyTorch loop on the CPU: what `soft_q.py` compares with.
 
-The algorithm is `irleed.iq.soft_q.SoftQ` with its defaults, written the way one does in PyTorch: modules, autograd, an
+The algorithm is `irleed.algorithms.iq.soft_q.SoftQ` with its defaults, written the way one does in PyTorch: modules,
+autograd, an
 optimiser and a Python loop, one run at a time. `loss` is held against that of `SoftQ` before anything is timed.
 """
 
@@ -71,7 +72,7 @@ def columns(data: Any) -> list[Tensor]:
 
 
 def load(model: SoftQ, parameters: Any) -> None:
-    """Take over the weights of a `irleed.iq.soft_q.Parameters`."""
+    """Take over the weights of a `irleed.algorithms.iq.soft_q.Parameters`."""
     pairs = [(model.q, parameters.q.weights, parameters.q.offsets)]
     with torch.no_grad():
         if model.settings.learn_bias:

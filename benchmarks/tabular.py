@@ -152,7 +152,7 @@ def _repeated_run(spec: Spec) -> dict[str, Any]:
     """Run an estimator on simulated data, again and again, compiled beforehand."""
     import jax
 
-    from irleed.run import run_to_end
+    from irleed.algorithms.training import run_to_end
 
     mdp, planned, keys, statistics = _data(spec)
     algorithm = _algorithm(spec, mdp)
@@ -190,8 +190,8 @@ def _whole_fit(spec: Spec) -> dict[str, Any]:
     import numpy as np
     from scipy.stats import spearmanr
 
-    from irleed.fit import fit, suitable
-    from irleed.simulate import simulate
+    from irleed.fit.tabular import fit, suitable
+    from irleed.simulation.mdp import simulate
 
     mdp, planner = _world(spec).mdp, _planner(spec)
     plays = {"demonstrators": spec.demonstrators, "episodes": spec.episodes, "horizon": spec.horizon}
@@ -218,9 +218,9 @@ def _data(spec: Spec):
     import jax
     import jax.numpy as jnp
 
+    from irleed.algorithms.tabular.visitation import tabulate_rollouts
     from irleed.experiments.gridworld import ACCURACY, MAX_PRECISION
-    from irleed.simulate import sample_demonstrators, simulate_rollouts
-    from irleed.tabular.statistics import tabulate_rollouts
+    from irleed.simulation.mdp import sample_demonstrators, simulate_rollouts
 
     mdp = _world(spec).mdp
     cells = [(p, a) for p in MAX_PRECISION for a in ACCURACY]
@@ -249,15 +249,15 @@ def _world(spec: Spec):
 
 
 def _planner(spec: Spec):
-    from irleed.tabular.planning import Averaged, Soft
+    from irleed.algorithms.tabular.planning import Averaged, Soft
 
     return Soft() if spec.planner == "soft" else Averaged()
 
 
 def _algorithm(spec: Spec, mdp):
     """The estimator, limited to a number of steps where the measurement is."""
-    from irleed.fit import suitable
-    from irleed.tabular.published import Planned, Published
+    from irleed.algorithms.tabular.paper_protocol import Planned, Published
+    from irleed.fit.tabular import suitable
 
     planner = _planner(spec)
     if spec.method == "published":

@@ -7,7 +7,7 @@ import gymnasium
 import numpy as np
 
 import irleed
-from irleed.iq.soft_q import SoftQ
+from irleed.algorithms.iq.soft_q import SoftQ
 
 
 def episode(env: gymnasium.Env, seed: int, name: str, mistakes: float) -> irleed.Episode:

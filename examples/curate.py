@@ -3,7 +3,7 @@
 import numpy as np
 
 import irleed
-from irleed.curate import curate, read_run
+from irleed.analysis.curation import curate, read_run
 
 # Any data would do; here, people of uneven skill in a gridworld.
 grid = irleed.gridworld(4, 4, goals={15: 1.0}, slip=0.1)

@@ -20,7 +20,7 @@ settings.load_profile("irleed")
 
 FASTER_TO_COMPILE = "--xla_cpu_use_fusion_emitters=false"  # half the time
 HERE = Path(__file__).parent
-DOUBLE_PRECISION = ("envs", "tabular")  # folders whose tests run with 64-bit types
+DOUBLE_PRECISION = (("envs",), ("algorithms", "tabular"))  # folders whose tests run with 64-bit types
 
 
 def pytest_configure(config):
@@ -48,7 +48,8 @@ def forgotten():
 @pytest.fixture(autouse=True)
 def arithmetic(request):
     """No silent change of type; 64-bit types for the tests of MDPs only, as networks stay in single precision."""
-    double = request.node.path.relative_to(HERE).parts[0] in DOUBLE_PRECISION
+    parts = request.node.path.relative_to(HERE).parts
+    double = any(parts[: len(folder)] == folder for folder in DOUBLE_PRECISION)
     promotion = "standard" if request.node.get_closest_marker("optax") else "strict"
     with jax.enable_x64(double), jax.numpy_dtype_promotion(promotion):
         yield

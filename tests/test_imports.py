@@ -9,26 +9,14 @@ import pytest
 SOURCE = Path(__file__).parents[1] / "src" / "irleed"
 # From the ground up. A module may import those of its own layer and of earlier ones, as long as there is no circle.
 LAYERS = (
-    ("_typing", "errors", "_precision", "_files", "_npz", "cores"),
+    ("_typing", "errors", "_io", "_compute"),
     ("data", "envs"),
-    ("demonstrator", "policy", "expertise"),
-    ("algorithm",),
-    ("tabular", "iq", "baselines"),
-    ("checkpoint", "logs", "run", "simulate", "evaluate", "simulate_critic", "interact", "arena", "trials"),
-    (
-        "fit",
-        "fit_checks",
-        "fit_networks",
-        "curate",
-        "departures",
-        "film",
-        "store",
-        "report",
-        "result",
-        "door",
-        "export",
-    ),
-    ("experiments", "demo", "doctor"),
+    ("model", "policies"),
+    ("runs",),
+    ("algorithms",),
+    ("rollout", "simulation"),
+    ("analysis", "report", "export", "fit"),
+    ("experiments",),
     ("",),  # irleed itself, which only gathers the public names
     ("cli", "__main__"),
 )

@@ -7,13 +7,13 @@ import numpy as np
 from rich.console import Console
 
 from fuzz.case import Case
+from irleed.analysis.curation import curate, read_run
 from irleed.cli import inspect
-from irleed.curate import curate, read_run
 from irleed.data import Reading, lazy, load, summarise
 from irleed.envs.mdp_files import load_mdp
 from irleed.export import description, export
-from irleed.iq.saved import load_policy
-from irleed.policy import TabularPolicy
+from irleed.policies.base import TabularPolicy
+from irleed.policies.files import load_policy
 from irleed.report.page import write
 
 RAW = (b"<img src=x", b"<script>alert(", b"<svg onload", b"onerror=alert(1)>")  # of `fuzz.values.NAMES`

@@ -1,5 +1,9 @@
 """Errors a user can mend. Every message says where, what was found, what was expected and what to do about it."""
 
+from irleed._io.text import escaped, shortened
+
+LONGEST = 2_000  # characters of each part of a message: a path fits
+
 
 class IrleedError(Exception):
     """Base of all errors that the caller can do something about; others are failures of this program."""
@@ -22,5 +26,6 @@ class DivergedError(IrleedError):
 
 
 def problem(where: str, *, got: object, expected: object, remedy: str) -> str:
-    """One line in the house style: ``where: got X, expected Y; remedy``."""
-    return f"{where}: got {got}, expected {expected}; {remedy}"
+    """One printable line: ``where: got X, expected Y; remedy``, whatever the names and values in it are."""
+    shown = (shortened(escaped(str(part)[: LONGEST + 1]), LONGEST) for part in (where, got, expected, remedy))
+    return "{}: got {}, expected {}; {}".format(*shown)

@@ -9,8 +9,7 @@ import pytest
 
 from irleed.data import Batches, Demonstrations, Episode
 from irleed.data import batches as batches_module
-from irleed.data.lazy import LazyRows
-from irleed.data.sources import InMemory, Source
+from irleed.data.lazy import InMemory, LazyRows, Source
 from irleed.data.transitions import Transitions
 from irleed.errors import ConfigError
 

@@ -124,6 +124,24 @@ def test_selecting_demonstrators_renumbers_them_in_the_order_given(episodes, cho
         np.testing.assert_array_equal(chosen.action[mine], data.action[theirs])
 
 
+@given(episode_lists(), st.data())
+def test_without_some_transitions_all_others_are_as_they_were(episodes, choice):
+    """Each one left out cuts its episode in two; what is left is a data set that passes every check."""
+    data = Demonstrations.from_episodes(episodes)
+    left_out = np.array(choice.draw(st.lists(st.integers(0, data.transitions - 1), unique=True)), np.int64)
+    keep = np.setdiff1d(np.arange(data.transitions), left_out)
+    if len(np.unique(data.demonstrator[keep])) < data.demonstrators:
+        with pytest.raises(ConfigError, match="all transitions of"):
+            data.without(left_out)
+        return
+    found = data.without(left_out)
+    found.validate()
+    for name in ("observation", "next_observation", "action", "terminated", "demonstrator"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(data, name)[keep])
+    assert found.names == data.names and np.all(data.truncated[keep] <= found.truncated)
+    assert same(data.without(np.zeros(0, np.int64)), data)
+
+
 def test_by_episode_makes_every_episode_a_demonstrator_and_copies_nothing():
     data = Demonstrations.from_episodes([Episode([0, 1, 2], [0, 1], True, "ann"), Episode([3, 4], [1], False, "ann")])
     alone = data.by_episode()

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from irleed.data import Demonstrations, Episode, Reading, lazy, load, save
 from irleed.data.formats import hdf5
-from irleed.data.lazy import LazyRows, SideBySide
-from irleed.data.sources import InFile, InMemory
+from irleed.data.lazy import InFile, InMemory, LazyRows, SideBySide
+from irleed.data.limits import Budget
 from irleed.errors import ConfigError, DataError
 
 
@@ -108,8 +108,8 @@ def test_a_block_of_numbers_is_read_without_h5py(tmp_path, dtype):
     values = np.random.default_rng(0).integers(0, 100, (30, 3, 2)).astype(dtype)
     with h5py.File(tmp_path / "data.hdf5", "w", userblock_size=512) as file:
         file["other"], file["values"] = np.arange(100), values
-    with h5py.File(tmp_path / "data.hdf5") as file:
-        begin = hdf5.in_one_block(file["values"])
+    with hdf5.opened(tmp_path / "data.hdf5", Budget()) as file:
+        begin = hdf5.sound(file, "values").in_one_block()
     assert begin is not None
     source = InFile(tmp_path / "data.hdf5", begin, values.shape, values.dtype)
     for rows in (np.arange(30), np.array([0, 1, 5, 7, 8, 29])):
@@ -127,7 +127,9 @@ def test_what_is_no_plain_block_of_numbers_is_left_to_h5py(tmp_path):
         short.set_precision(12)  # of sixteen bits
         h5py.h5d.create(file.id, b"odd", short, h5py.h5s.create_simple((4,)))
         file["odd"][:] = 1
-        assert [hdf5.in_one_block(file[name]) for name in ("flags", "chunks", "unwritten", "odd")] == [None] * 4
+    with hdf5.opened(tmp_path / "data.hdf5", Budget()) as file:
+        names = ("flags", "chunks", "unwritten", "odd")
+        assert [hdf5.sound(file, name).in_one_block() for name in names] == [None] * 4
 
 
 def test_a_file_that_was_cut_short_since_is_an_error_in_one_line(tmp_path, everything_is_large):

@@ -5,10 +5,10 @@ import dataclasses
 import jax
 import numpy as np
 
-from irleed.data import Demonstrations, Episode, lazy, resamples
-from irleed.data.lazy import LazyRows
-from irleed.data.resamples import Resamples, some_of_everyone
-from irleed.data.sources import InMemory
+from irleed.data import Demonstrations, Episode, lazy
+from irleed.data import batches as resamples
+from irleed.data.batches import Resamples, some_of_everyone
+from irleed.data.lazy import InMemory, LazyRows
 from irleed.data.transitions import Transitions
 
 CHOSEN = np.array([[0, 1, 2, 3], [3, 3, 0, 1], [2, 2, 2, 2]])
@@ -49,6 +49,20 @@ def test_inputs_are_those_of_resamples_in_memory(monkeypatch):
         np.testing.assert_allclose(found.centre[number], own.inputs.centre, rtol=1e-6)
         np.testing.assert_allclose(found.spread[number], own.inputs.spread, rtol=1e-5)
     assert np.asarray(found.spread)[:, 1, 2].tolist() == [1, 1, 1]
+
+
+def test_small_columns_on_disk_are_standardised_as_in_memory():
+    """In the second resample an entry is the same everywhere, though not in the data."""
+    data = images()
+    obs = 1e-9 * np.asarray(data.obs[:], np.float32)
+    obs[-2:, 0, 0] = obs[-2, 0, 0]
+    data = dataclasses.replace(data, obs=LazyRows.of(InMemory(obs)))
+    chosen = np.array([[0, 1, 2, 3], [3, 3, 3, 3]])
+    found = Resamples(data, chosen, 4).inputs()
+    for number, own in enumerate(chosen):
+        expected = Transitions.from_demonstrations(data.take(own)).inputs
+        np.testing.assert_allclose(found.spread[number], expected.spread, rtol=1e-4)
+    assert found.spread[1, 0, 0] == 1 and found.spread[0, 0, 0] < 1e-6
 
 
 def test_some_of_everyone_are_few_even_and_of_all(monkeypatch):

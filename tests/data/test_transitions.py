@@ -64,6 +64,14 @@ def test_a_column_that_never_changes_keeps_its_scale(constant):
     np.testing.assert_allclose(inputs.centre[0], constant, rtol=1e-6)
 
 
+@pytest.mark.parametrize(("offset", "width"), [(0.0, 1e-12), (1e-9, 1e-12), (1.0, 1e-5), (0.0, 1e12)])
+def test_a_column_is_constant_by_its_rounding_not_by_its_size(offset, width):
+    column = (offset + width * np.linspace(0, 1, 50)).astype(np.float32)
+    episode = Episode(obs=column[:, None], action=np.zeros(49, int), terminated=True, demonstrator=0)
+    inputs = Transitions.from_demonstrations(Demonstrations.from_episodes([episode])).inputs
+    np.testing.assert_allclose(inputs.spread[0], column[:-1].std(dtype=float), rtol=1e-2)
+
+
 def test_plain_inputs_change_nothing():
     inputs = Inputs.plain(np.zeros((2, 3), np.uint8))
     assert inputs.centre.shape == inputs.spread.shape == (2, 3)

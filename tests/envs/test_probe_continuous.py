@@ -7,7 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from irleed.envs.probe_continuous import CONTINUOUS_PROBES, ContinuousProbe, delay, target, tracking
+from irleed.envs.probes import CONTINUOUS_PROBES, ContinuousProbe, target, tracking
+from irleed.envs.probes import continuous_delay as delay
 
 LANES = 64
 

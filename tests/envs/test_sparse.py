@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import irleed.envs.sparse
-from irleed.envs.sparse import SparseMatrix
+import irleed.envs.mdp
+from irleed.envs.mdp import SparseMatrix
 
 
 def random_matrix(seed: int, rows: int, columns: int, density: float, full_rows: int) -> np.ndarray:
@@ -58,7 +58,7 @@ def test_full_rows_spill_instead_of_widening_all():
 
 @pytest.mark.parametrize("unrolled", [0, 16])
 def test_scanned_and_unrolled_sums_agree(monkeypatch, unrolled):
-    monkeypatch.setattr(irleed.envs.sparse, "UNROLLED_SLOTS", unrolled)
+    monkeypatch.setattr(irleed.envs.mdp, "UNROLLED_SLOTS", unrolled)
     matrix = random_matrix(1, rows=8, columns=9, density=0.9, full_rows=0)
     vector = np.linspace(-1, 1, 9)
     product = jax.jit(lambda matrix, vector: matrix.product(vector))(sparse(matrix), vector)

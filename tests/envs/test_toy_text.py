@@ -8,10 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from irleed.algorithms.tabular.planning import optimal_q_values
 from irleed.envs.mdp import FiniteMDP
 from irleed.envs.toy_text import from_gymnasium
 from irleed.errors import DataError, SpaceError
-from irleed.tabular.planning import optimal_q_values
 
 TAXI, CLIFF = (
     max(env_id for env_id in gymnasium.registry if env_id.startswith(f"{name}-v")) for name in ("Taxi", "CliffWalking")

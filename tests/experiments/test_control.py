@@ -9,7 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from irleed.arena import DeviceArena, likeliest, make_arena
+from irleed.algorithms.iq.soft_q import SoftQ
+from irleed.algorithms.training import train_all
 from irleed.data import load
 from irleed.data.demonstrations import Demonstrations, Episode
 from irleed.data.transitions import Transitions, stack
@@ -17,9 +18,8 @@ from irleed.envs.cartpole import CartPole
 from irleed.errors import ConfigError
 from irleed.experiments import control, control_data, control_results
 from irleed.experiments.control_data import TASKS, best_third
-from irleed.experiments.control_lanes import learn
-from irleed.iq.soft_q import SoftQ
-from irleed.run import train_all
+from irleed.experiments.control_methods import learn
+from irleed.rollout import DeviceArena, likeliest, make_arena
 
 pytestmark = pytest.mark.optax
 

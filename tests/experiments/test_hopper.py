@@ -9,10 +9,10 @@ import pytest
 
 pytest.importorskip("mujoco")
 
-from irleed.arena import HostArena, drawn, likeliest
 from irleed.errors import ConfigError
 from irleed.experiments import hopper, hopper_data, hopper_results
 from irleed.experiments.hopper import HopperConfig
+from irleed.rollout import HostArena, drawn, likeliest
 
 pytestmark = pytest.mark.optax
 
@@ -63,6 +63,7 @@ def test_a_small_run_from_end_to_end(finished):
     assert outcome.lanes["irleed_online"].returns.shape == (2, 2, 2) and outcome.lanes["bc"].returns.shape == (2, 2, 1)
     assert np.all(np.isfinite(outcome.lanes["irleed_online"].returns))
     written = json.loads((config.out / "results.json").read_text())
+    assert written.pop("checksum")
     assert written == json.loads(json.dumps(results)) and (config.out / "curves.png").exists()
     assert {row["method"] for row in written["rows"]} == {"demonstrator", "irleed_online", "irleed", "bc"}
     low, mean, high = written["summary"]["irleed_minus_bc_ABC"]

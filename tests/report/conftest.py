@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from irleed.analysis.recordings import animated, strip
 from irleed.cli import main
 from irleed.envs.gridworld import paper_gridworld
 from irleed.envs.mdp_files import save_mdp
-from irleed.film import animated, strip
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results"
 HOSTILE = (
@@ -59,7 +59,7 @@ def copy(runs, tmp_path):
     """A function that copies a run, with changes to one of its files; see `edit`."""
 
     def made(name: str, file: str = "fit.json", **changes: object) -> Path:
-        shutil.copytree(runs[name], tmp_path / "run")
+        unsigned(shutil.copytree(runs[name], tmp_path / "run"))
         edit(tmp_path / "run" / file, **changes)
         return tmp_path / "run"
 
@@ -82,6 +82,15 @@ def filmed(copy):
     return made
 
 
+def unsigned(folder: Path) -> None:
+    """Make a run one of those before checksums, whose values can be edited."""
+    for name in ("fit.json", "run.json", "results.json"):
+        if (folder / name).exists():
+            found = json.loads((folder / name).read_text())
+            kept = {key: value for key, value in found.items() if key not in ("checksum", "files")}
+            (folder / name).write_text(json.dumps(kept))
+
+
 def edit(path: Path, **changes: object) -> None:
     """Change values of a JSON file, by keys from the outside in, joined by dots: ``a.0.b``."""
     found = json.loads(path.read_text())
@@ -98,7 +107,7 @@ def edit(path: Path, **changes: object) -> None:
 def hostile(runs, tmp_path_factory):
     """A run whose demonstrators, data and warnings have names that are HTML, and these names."""
     folder = tmp_path_factory.mktemp("hostile") / HOSTILE[0]
-    shutil.copytree(runs["networks"], folder)
+    unsigned(shutil.copytree(runs["networks"], folder))
     names = {f"expertise.{n}.name": name for n, name in enumerate(HOSTILE)}
     others = {"config.data": HOSTILE[0], "warnings": list(HOSTILE), "config.env": HOSTILE[1]}
     edit(folder / "fit.json", **names, **others)

@@ -10,7 +10,8 @@ from matplotlib.image import imread
 
 from irleed.errors import ConfigError
 from irleed.experiments import paper
-from irleed.report import figures, style
+from irleed.report import figures
+from irleed.report import figures as style
 
 
 @pytest.fixture(autouse=True)

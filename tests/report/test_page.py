@@ -1,5 +1,6 @@
 """The report as a file: its structure, and what it says. See test_reading.py and test_browser.py for the rest."""
 
+import dataclasses
 import json
 import shlex
 from html.parser import HTMLParser
@@ -13,8 +14,8 @@ from irleed.cli.fit import FitCommand
 from irleed.errors import ConfigError, DataError
 from irleed.report import compare, expertise, facts, maps, returns
 from irleed.report.page import page, write
-from irleed.report.reading import read_run
-from irleed.report.runs import Estimate, FitRun, Person
+from irleed.runs.kinds import Estimate, FitRun, Person
+from irleed.runs.reader import read_run
 
 KINDS = (["gridworld"], ["networks"], ["control"], ["sweep"], ["gridworld", "networks", "control", "sweep"])
 
@@ -161,6 +162,21 @@ def test_overlapping_intervals_are_not_told_apart():
     assert "Not told apart from each other, as their intervals overlap: a and b; b and d; d and c." in said
 
 
+def test_who_has_too_few_transitions_is_neither_ranked_nor_best():
+    few = dataclasses.replace(person("c", 9.0, None, None), ranked=False)
+    run = fit_of(few, person("a", 4.0, 3.0, 5.0), person("b", 1.0, 0.5, 2.0))
+    assert [each.name for each in expertise.compared(run)] == ["a", "b"] and expertise.judged(run)
+    assert any(
+        "Not ranked and without intervals, as they have too few transitions: c." in each for each in expertise.said(run)
+    )
+    assert "Most precise: a (4); least: b (1)" in Tree(page([run])).text
+    nobody = fit_of(few, dataclasses.replace(few, name="d"))
+    assert expertise.said(nobody) == [
+        "Too few transitions to rank the demonstrators: their precisions are no more than a first guess."
+    ]
+    assert not expertise.judged(nobody) and "Too few transitions to rank" in Tree(page([nobody])).text
+
+
 def test_what_is_not_known_is_not_said():
     none = fit_of(person("a", 2.0, None, None), person("b", 1.0, None, None))
     assert "no intervals" in expertise.said(none)[0]
@@ -237,7 +253,7 @@ def test_the_command_makes_the_same_run(runs):
         words = shlex.split(facts.command(run))
         again = tyro.cli(FitCommand, args=words[2:])
         for setting in facts.USUAL:
-            part = again.reading if setting in ("demonstrator", "action") else again
+            part = again.reading if setting in ("demonstrator", "action", "expansion") else again
             part = again.source if setting in ("mdp", "env", "discount") else part
             wanted = (run.config | run.config["reading"])[setting]
             assert str(getattr(part, setting)) == str(wanted), setting

@@ -7,6 +7,7 @@ from typing import Annotated
 import tyro
 from rich.console import Console
 
+from irleed._io.text import escaped
 from irleed.cli.curate import CurateCommand
 from irleed.cli.demo import Demo
 from irleed.cli.doctor import DoctorCommand
@@ -17,6 +18,7 @@ from irleed.cli.fit import FitCommand
 from irleed.cli.inspect import InspectCommand
 from irleed.cli.parsing import parsed
 from irleed.cli.report import ReportCommand
+from irleed.cli.run import handled, interrupt
 from irleed.cli.simulate import SimulateCommand
 from irleed.errors import DivergedError, IrleedError
 
@@ -38,7 +40,8 @@ def main(arguments: list[str] | None = None) -> None:
     """Entry point of the command `irleed`."""
     try:
         try:
-            _main(sys.argv[1:] if arguments is None else arguments)
+            with handled(interrupt):
+                _main(sys.argv[1:] if arguments is None else arguments)
         finally:
             sys.stdout.flush()
     except BrokenPipeError:  # whoever reads what is printed has seen enough, as `head` does: no more, also at the exit
@@ -55,13 +58,8 @@ def _main(arguments: list[str]) -> None:
         else:
             parsed(Command, arguments, "irleed", "Learn from demonstrators of uneven skill.").run(console)
     except IrleedError as error:
-        print(f"irleed: {_one_line(str(error))}", file=sys.stderr)
+        print(f"irleed: {escaped(error)}", file=sys.stderr)
         sys.exit(1 if isinstance(error, DivergedError) else 2)
     except KeyboardInterrupt:
         print("irleed: interrupted", file=sys.stderr)
         sys.exit(130)
-
-
-def _one_line(text: str) -> str:
-    """Whatever a path or a name has in it, the message is one line."""
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)

@@ -12,15 +12,14 @@ import numpy as np
 import tyro
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
-from irleed.cli.methods import say
-from irleed.curate import Curation, curate, read_run
+from irleed._io.files import beside
+from irleed._io.text import cell, csv_cell, say
+from irleed.analysis.curation import Curation, curate, read_run
 from irleed.data import Demonstrations, load, save
 from irleed.data.formats import imitation, lerobot, minari, robomimic
 from irleed.errors import ConfigError, problem
-from irleed.store import beside
 
 KEEP, DROP = "irleed_keep", "irleed_drop"  # masks in a robomimic file
 
@@ -39,6 +38,8 @@ class CurateCommand:
     keep, of a Minari data set as such, else in the layout of the library imitation."""
     share: float = 0.5
     """Episodes of most weight are kept until they have this share of all transitions."""
+    other_data: bool = False
+    """Weigh data that the run was not fitted to: new episodes of the same demonstrators."""
     json: bool = False
     """Print JSON instead of a table."""
 
@@ -46,7 +47,7 @@ class CurateCommand:
         """Weigh, print, and write what was asked for."""
         run = read_run(self.run_folder)
         data = load(self.data, run.reading)
-        found = curate(data, run, self.share)
+        found = curate(data, run, self.share, other_data=self.other_data)
         if self.out is not None:
             _write(self.data, self.out, data, found)
         if self.json:
@@ -69,7 +70,7 @@ def _table(found: Curation, limit: int = 30) -> Table:
         kept = int(found.keep[own].sum())
         rows.append((weight, name, int(own.sum()), kept, found.precision[who], found.bias[who]))
     for weight, name, episodes, kept, precision, bias in sorted(rows, key=lambda row: -row[0])[:limit]:
-        table.add_row(escape(name), str(episodes), str(kept), f"{precision:.2f}", f"{bias:.2f}", f"{weight:.2f}")
+        table.add_row(cell(name), str(episodes), str(kept), f"{precision:.2f}", f"{bias:.2f}", f"{weight:.2f}")
     if len(rows) > limit:
         table.add_row(f"and {len(rows) - limit} more")
     return table
@@ -101,11 +102,12 @@ def _write(source: Path, out: Path, data: Demonstrations, found: Curation) -> No
 
 
 def _csv(source: Path, out: Path, data: Demonstrations, found: Curation) -> None:
+    """Names that a spreadsheet would take for formulas get an apostrophe; programs join on the episode's number."""
     rows = found.rows()
     with beside(out) as binary, open(os.dup(binary.fileno()), "w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, rows[0])
         writer.writeheader()
-        writer.writerows(rows)
+        writer.writerows({key: csv_cell(value) for key, value in row.items()} for row in rows)
 
 
 def _parquet(source: Path, out: Path, data: Demonstrations, found: Curation) -> None:

@@ -3,6 +3,7 @@
 The data come with the package: `docs/getting-started.md` says how they were made, and a test makes them again.
 """
 
+import contextlib
 import json
 from dataclasses import asdict, dataclass
 from importlib.resources import as_file, files
@@ -12,22 +13,23 @@ from typing import Any
 import numpy as np
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
-from irleed import demo
-from irleed.arena import DeviceArena
-from irleed.checkpoint import writing
-from irleed.cli.methods import OFFLINE, everyone, highest, learner, say, trained
+from irleed._io.files import writing
+from irleed._io.text import cell, say, shell
+from irleed.cli.methods import OFFLINE, everyone, highest, learner, trained
 from irleed.cli.run import Keeping
 from irleed.data import Demonstrations, Reading, load, save
 from irleed.envs.cartpole import CartPole
-from irleed.evaluate import Earned
-from irleed.expertise import Expertise, with_interval
-from irleed.fit_networks import MEMBERS, NetworkFit
+from irleed.experiments import demo
+from irleed.fit.networks import MEMBERS, NetworkFit
+from irleed.fit.result import write
+from irleed.model.expertise import Expertise, with_interval
 from irleed.report import compare, page
-from irleed.result import write
-from irleed.store import prepare
+from irleed.rollout import DeviceArena
+from irleed.rollout.evaluation import Earned
+from irleed.runs.directory import occupied, prepare
 
 STEPS = 4_000  # a fifth of the usual, chosen for the time it takes alone
 BUNDLED, DATA = "cartpole", "demonstrations.npz"
@@ -48,10 +50,11 @@ class Demo:
 
     def run(self, console: Console) -> None:
         """One story or the other."""
-        if self.gridworld:
-            demo.gridworld(self.out, 4 if self.seed is None else self.seed, console)
-        else:
-            cartpole(self.out, 0 if self.seed is None else self.seed, console)
+        with occupied(self.out):
+            if self.gridworld:
+                demo.gridworld(self.out, 4 if self.seed is None else self.seed, console)
+            else:
+                cartpole(self.out, 0 if self.seed is None else self.seed, console)
 
 
 def cartpole(out: Path, seed: int, console: Console, *, members: int = MEMBERS, steps: int = STEPS) -> None:
@@ -62,19 +65,19 @@ def cartpole(out: Path, seed: int, console: Console, *, members: int = MEMBERS, 
         save(data, folder / DATA)
     say(
         console,
-        "CartPole: keep a pole upright, for 500 steps at most. Four simulated demonstrators played 5 episodes each,\n"
-        "and nobody tells who is good. A fallen pole is a failure: IRLEED and IQ-Learn are told so (--ends failure),\n"
+        "CartPole: keep a pole upright, for 500 steps at most. Four simulated demonstrators played 5 episodes each,",
+        "and nobody tells who is good. A fallen pole is a failure: IRLEED and IQ-Learn are told so (--ends failure),",
         "ILEED and cloning have no use for it. Rewards are in the file to compare with; nothing learns from them.",
     )
     found = {method: fitted(folder, method, data, seed, members, steps) for method in METHODS}
     earned = found["irleed"].returns[2:]
     console.print(_expertise(found["irleed"].expertise, truth, earned))
-    say(console, held(found["irleed"].expertise, truth["precision"]))
+    say(console, *held(found["irleed"].expertise, truth["precision"]))
     rows = everyone(found)
     console.print(_comparison(rows))
     say(console, highest(rows))
     page.write([folder / method for method in METHODS], folder / "report.html")
-    say(console, _next(folder))
+    say(console, *_next(folder))
 
 
 def bundled() -> tuple[Demonstrations, dict[str, Any]]:
@@ -89,13 +92,15 @@ def fitted(folder: Path, method: str, data: Demonstrations, seed: int, members: 
     aside, folder, title = Console(stderr=True), folder / method, METHODS[method]
     algorithm = learner(method, data, survival=method in ENDS, steps=steps)
     settings = {"members": members, "seed": seed, "env": None, "keeping": Keeping(resume=True)}
-    found = trained(folder, algorithm, data, DeviceArena(CartPole()), title=title, aside=aside, **settings)
-    for warning in found.warnings:
-        say(aside, f"warning: {title}: {warning}")
     typed = {"algorithm": method, "ends": ENDS.get(method, "neutral"), "seeds": members, "steps": steps, "seed": seed}
     said = {name: str(value) for name, value in {"data": folder.parent / DATA, **typed}.items()}
-    with writing(folder):
-        write(folder, found, said | {"reading": asdict(Reading())}, data)
+    with contextlib.ExitStack() as locked:
+        settings |= {"title": title, "aside": aside, "held": locked}
+        found = trained(folder, algorithm, data, DeviceArena(CartPole()), **settings)
+        for warning in found.warnings:
+            say(aside, f"warning: {title}: {warning}")
+        with writing(folder):
+            write(folder, found, said | {"reading": asdict(Reading())}, data)
     return found
 
 
@@ -113,7 +118,7 @@ def _expertise(expertise: Expertise, truth: dict[str, Any], earned: tuple[Earned
     for name in expertise.ranking:
         i = expertise.names.index(name)
         table.add_row(
-            escape(name),
+            cell(name),
             with_interval(expertise.precision[i], expertise.precision_low[i], expertise.precision_high[i]),
             f"{true[i]:.2f}",
             with_interval(expertise.bias[i], expertise.bias_low[i], expertise.bias_high[i]),
@@ -123,15 +128,15 @@ def _expertise(expertise: Expertise, truth: dict[str, Any], earned: tuple[Earned
     return table
 
 
-def held(expertise: Expertise, precision: list[float]) -> str:
+def held(expertise: Expertise, precision: list[float]) -> tuple[str, str]:
     """Whether order and intervals are right."""
     true = in_gauge(precision)
     order = ", ".join(expertise.names[i] for i in np.argsort(-true, kind="stable"))
     inside = int(np.sum((expertise.precision_low <= true) & (true <= expertise.precision_high)))
     said = "that found here" if order == ", ".join(expertise.ranking) else "not that found here"
     return (
-        f"The true order of precision is {order}: {said}. {inside} of {len(true)} intervals hold the true value:\n"
-        "they say how much data and training vary, not how far training falls short."
+        f"The true order of precision is {order}: {said}. {inside} of {len(true)} intervals hold the true value:",
+        "they say how much data and training vary, not how far training falls short.",
     )
 
 
@@ -140,7 +145,7 @@ def _comparison(rows: tuple[Earned, ...]) -> Table:
     table = _table("Return: steps that the pole stays up", caption, ("who", "episodes", "return"))
     for row in rows:
         interval = "" if np.isnan(row.low) else f" [{row.low:.0f}, {row.high:.0f}]"
-        table.add_row(escape(row.who), str(row.episodes), escape(f"{row.mean:.0f}{interval}"))
+        table.add_row(cell(row.who), str(row.episodes), Text(f"{row.mean:.0f}{interval}"))
     return table
 
 
@@ -151,11 +156,12 @@ def _table(title: str, caption: str, headings: tuple[str, ...]) -> Table:
     return table
 
 
-def _next(folder: Path) -> str:
+def _next(folder: Path) -> tuple[str, ...]:
+    data = folder / DATA
     return (
-        f"wrote {folder}/report.html, the page to open: the four methods compared, then each in detail;\n"
-        f"beside it the data and a run folder for each method. Next, try\n"
-        f"  irleed inspect {folder}/demonstrations.npz\n"
-        f"  irleed fit {folder}/demonstrations.npz --ends failure --out runs/poles   # the same in full\n"
-        f"  irleed demo --gridworld   # where the reward itself can be looked at"
+        f"wrote {folder / 'report.html'}, the page to open: the four methods compared, then each in detail;",
+        "beside it the data and a run folder for each method. Next, try",
+        f"  {shell(['irleed', 'inspect', data])}",
+        f"  {shell(['irleed', 'fit', data, '--ends', 'failure', '--out', 'runs/poles'])}   # the same in full",
+        "  irleed demo --gridworld   # where the reward itself can be looked at",
     )

@@ -1,15 +1,193 @@
-"""The command `irleed doctor`: what is installed, and whether it works."""
+"""The command `irleed doctor`: what is installed, and whether what it computes is right."""
 
+import functools
 import json
+import platform
 import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, metadata, requires, version
+from pathlib import Path
 from typing import Any
 
+import jax
+import jax.numpy as jnp
+import numpy as np
+from packaging.requirements import Requirement
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
-from irleed.doctor import examine
+from irleed._compute import in_double_precision
+from irleed._io.text import escaped
+from irleed.algorithms.base import fresh, update_on
+from irleed.algorithms.iq.soft_q import SoftQ
+from irleed.algorithms.tabular.irleed import negative_log_likelihood
+from irleed.algorithms.tabular.planning import Soft
+from irleed.data import Demonstrations, Episode
+from irleed.data.transitions import COLUMNS, Inputs, Row, Transitions
+from irleed.envs.gridworld import gridworld
+from irleed.envs.mdp import FiniteMDP
+from irleed.fit.networks import fit_networks
+from irleed.fit.tabular import fit
+
+NEEDED = ("irleed", "jax", "jaxlib", "equinox", "optax", "numpy", "scipy", "gymnasium", "matplotlib", "safetensors")
+ENOUGH = 0.9  # of situations in which a network has to choose rightly
+TOLERANCE = 1e-6  # of what is computed in double precision
+# Programs that run once and are small: to optimise them would take longer than all else.
+QUICKLY = {"xla_backend_optimization_level": 0}
+
+
+def examine(thorough: bool = False) -> dict[str, Any]:
+    """Everything, as plain values for JSON; `ok` says whether the self-tests come out right.
+
+    These take about a second. Whole fits, which are compiled for many seconds, are made if it is to be `thorough`.
+    """
+    tests = [_tried("likelihood in an MDP", likelihood), _tried("training of a network", training)]
+    if thorough:
+        tests += [_tried("tabular fit", tabular_fit), _tried("network fit", network_fit)]
+    return {
+        "ok": all(test["ok"] for test in tests),
+        "versions": {"python": platform.python_version(), **{name: version(name) for name in NEEDED}},
+        "platform": platform.platform(),
+        "devices": [f"{device.platform} {device.id}: {device.device_kind}" for device in jax.devices()],
+        "extras": {extra: missing(extra) for extra in sorted(metadata("irleed").get_all("Provides-Extra") or ())},
+        "folders": {name: _writable(folder) for name, folder in folders().items()},
+        "tests": tests,
+    }
+
+
+def missing(extra: str, package: str = "irleed") -> list[str]:
+    """What is not installed, or not in a version that will do, of an extra of a package."""
+    return sorted({f"{each.name}{each.specifier}" for each in _of_extra(package, extra) if not _there(each)})
+
+
+def folders() -> dict[str, Path]:
+    """Where things are written on the way: temporary files and, where it is set, what was compiled."""
+    compiled = jax.config.jax_compilation_cache_dir  # pyright: ignore[reportAttributeAccessIssue]
+    found = {"temporary files": Path(tempfile.gettempdir())}
+    return found | ({"compiled programs": Path(compiled)} if compiled else {})
+
+
+@in_double_precision
+def likelihood() -> str | None:
+    r"""Whether the likelihood of choices between two ends, and its gradient, are what one finds by hand; else what not.
+
+    Who pursues $u$ goes to the first end with the odds $\exp(\gamma(u_1 - u_2))$.
+    """
+    discount, counts = 0.9, np.zeros((2, 3, 2))
+    ends = FiniteMDP.from_transitions(
+        [0, 0], [0, 1], [1, 2], [1.0, 1.0], initial=[1.0, 0.0, 0.0], discount=discount, terminal=[1, 2]
+    )
+    counts[:, 0], pursued = [[3, 1], [1, 1]], np.array([[0.0, 1.0, -1.0], [0.0, 0.5, 0.0]])
+    first = 1 / (1 + np.exp(-discount * (pursued[:, 1] - pursued[:, 2])))
+    wanted = -np.sum(counts[:, 0] * np.log(np.stack([first, 1 - first], -1)))
+    pull = discount * (counts[:, 0, 0] * (1 - first) - counts[:, 0, 1] * first)
+    both = jax.value_and_grad(functools.partial(negative_log_likelihood, Soft(), ends, counts))
+    found, slope = jax.jit(both, compiler_options=QUICKLY)(pursued)
+    error = max(abs(float(found) - wanted), np.abs(np.asarray(slope)[:, 1:] + np.stack([pull, -pull], -1)).max())
+    return None if error < TOLERANCE else f"off by {error:.1e}"
+
+
+def training() -> str | None:
+    """Whether IRLEED, trained for a while, tells who is consistent and chooses as they do; else what came out."""
+    data, learner = _choices(), SoftQ(hidden=(), steps=300, rate=0.05, precision_rate=0.05)
+    rows = Transitions.from_demonstrations(data)
+    batch = Row(**{name: getattr(rows, name) for name in COLUMNS}, initial=rows.obs)
+    inputs = Inputs(np.zeros(2, np.float32), np.ones(2, np.float32))
+    shapes = jax.eval_shape(lambda: learner.parameters(jax.random.key(0), inputs, 2, data.demonstrators))
+    start = jax.tree.map(lambda leaf: np.ones(leaf.shape, leaf.dtype), shapes)  # a linear network may start anywhere
+
+    def trained(start, batch):
+        state, _ = jax.lax.scan(lambda state, _: update_on(learner, state, batch), fresh(start), None, learner.steps)
+        chosen = jnp.argmax(jax.vmap(learner.policy(state.parameters).logits)(batch.obs), -1)
+        return learner.log_precision(state.parameters, rows), chosen
+
+    precision, chosen = map(np.asarray, jax.jit(trained, compiler_options=QUICKLY)(start, batch))
+    share = float(np.mean(chosen == (rows.obs[:, 0] > 0)))
+    better = data.names[precision.argmax()]
+    return None if better == "direct" and share >= ENOUGH else f"{better} is better, right in {share:.0%}"
+
+
+def tabular_fit() -> str | None:
+    """Whether someone who walks to the goal is told from someone who strays, and is imitated; else what came out."""
+    corridor, random = gridworld(1, 4, goals={3: 1.0}).mdp, np.random.default_rng(0)
+    direct = [_walk([0, 0, 0], "direct") for _ in range(8)]
+    astray = [_walk(random.integers(0, 4, 12).tolist(), "astray") for _ in range(8)]
+    found = fit(Demonstrations.from_episodes(direct + astray), corridor)
+    actions = found.policy.predict(np.arange(3), deterministic=True)[0]
+    right = found.converged and found.expertise.ranking[0] == "direct" and not np.any(actions)
+    return None if right else f"converged {found.converged}, {found.expertise.ranking}, actions {actions}"
+
+
+def network_fit() -> str | None:
+    """The same with networks, of choices by the sign of a number; else what came out."""
+    learner = SoftQ(hidden=(8,), steps=200, activation="relu", rate=0.02, precision_rate=0.02, learn_bias=False)
+    found = fit_networks(_choices(), learner, members=1)
+    seen = np.random.default_rng(1).normal(size=(200, 2)).astype(np.float32)
+    share = float(np.mean(found.policy.predict(seen, deterministic=True)[0] == (seen[:, 0] > 0)))
+    right = share >= ENOUGH and found.expertise.ranking[0] == "direct"
+    return None if right else f"{found.expertise.ranking}, right in {share:.0%}"
+
+
+def _choices() -> Demonstrations:
+    """Of one who always chooses by the sign of a number, and one who does so half of the time."""
+    random, episodes = np.random.default_rng(0), []
+    for n in range(32):
+        obs = random.normal(size=(17, 2)).astype(np.float32)
+        right = (obs[:-1, 0] > 0).astype(np.int64)
+        strays = random.random(16) < (0.5 if n % 2 else 0.0)
+        episodes.append(Episode(obs, np.where(strays, 1 - right, right), False, "astray" if n % 2 else "direct"))
+    return Demonstrations.from_episodes(episodes)
+
+
+def _walk(actions: list[int], name: str) -> Episode:
+    """Along a corridor of four cells, to the last: 0 is right, 1 left, the others lead nowhere."""
+    places = [0]
+    for action in actions:
+        places.append(min(max(places[-1] + {0: 1, 1: -1}.get(action, 0), 0), 3))
+        if places[-1] == 3:
+            break
+    return Episode(np.array(places), np.array(actions[: len(places) - 1]), places[-1] == 3, name)
+
+
+def _tried(name: str, test: Callable[[], str | None]) -> dict[str, Any]:
+    began = time.perf_counter()
+    try:
+        wrong = test()
+    except Exception as error:  # whatever it is, it is what is to be told
+        wrong = f"{type(error).__name__}: {error}"
+    seconds = round(time.perf_counter() - began, 1)
+    return {"name": name, "ok": wrong is None, "seconds": seconds, "wrong": wrong}
+
+
+def _of_extra(package: str, extra: str) -> Iterator[Requirement]:
+    """What an extra of a package asks for, extras of others included."""
+    for line in requires(package) or ():
+        each = Requirement(line)
+        if each.marker is None or not each.marker.evaluate({"extra": extra}) or each.marker.evaluate({"extra": ""}):
+            continue
+        if each.name != package:
+            yield each
+        for further in each.extras if each.name == package or _there(each) else ():
+            yield from _of_extra(each.name, further)
+
+
+def _there(requirement: Requirement) -> bool:
+    try:
+        return requirement.specifier.contains(version(requirement.name), prereleases=True)
+    except PackageNotFoundError:
+        return False
+
+
+def _writable(folder: Path) -> dict[str, Any]:
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            return {"path": str(folder), "writable": True}
+    except OSError:
+        return {"path": str(folder), "writable": False}
 
 
 @dataclass(frozen=True)
@@ -51,7 +229,7 @@ def _table(found: dict[str, Any]) -> Table:
     for kind, name, said in rows:
         if before and kind != before:
             table.add_row()
-        table.add_row("" if kind == before else kind, escape(name), escape(said))
+        table.add_row("" if kind == before else kind, *(Text(escaped(text)) for text in (name, said)))
         before = kind
     return table
 

@@ -7,10 +7,10 @@ from typing import Any, Literal
 import tyro
 from rich.console import Console
 
-from irleed.cli.methods import say
+from irleed._io.text import say
 from irleed.experiments import control, control_results, gridworld, gridworld_results, hopper, hopper_results
-from irleed.report import progress
-from irleed.store import prepare
+from irleed.runs import progress
+from irleed.runs.directory import occupied
 
 
 @dataclass(frozen=True)
@@ -28,22 +28,23 @@ class ExperimentCommand:
 def _experiment_gridworld(config: gridworld.GridworldConfig, console: Console) -> None:
     """Run the sweep, write the results, print them beside the paper's."""
     gridworld.check(config)
-    prepare(config.out)
-    with progress.shown(Console(stderr=True), "gridworld") as callback:
-        lanes, seconds = gridworld.sweep(config, callback)
-    console.print(gridworld_results.tables(gridworld_results.write(config, lanes, seconds)))
+    with occupied(config.out):
+        with progress.shown(Console(stderr=True), "gridworld") as callback:
+            lanes, seconds = gridworld.sweep(config, callback)
+        results = gridworld_results.write(config, lanes, seconds)
+    console.print(gridworld_results.tables(results))
     say(console, f"{seconds:.0f} s; wrote {config.out}")
 
 
 def _experiment_control(config: control.ControlConfig, console: Console) -> None:
     """Learn by every method from the same data, write the results, print them beside the paper's."""
     control.check(config)
-    prepare(config.out)
-    with progress.shown(Console(stderr=True), "control") as callback:
-        outcomes = control.sweep(config, callback)
-    for line in control_results.diverged(outcomes):
-        say(Console(stderr=True), f"warning: {line}")
-    results = control_results.write(config, outcomes)
+    with occupied(config.out):
+        with progress.shown(Console(stderr=True), "control") as callback:
+            outcomes = control.sweep(config, callback)
+        for line in control_results.diverged(outcomes):
+            say(Console(stderr=True), f"warning: {line}")
+        results = control_results.write(config, outcomes)
     console.print(control_results.tables(results))
     say(console, f"{results['seconds']:.0f} s; wrote {config.out}")
 
@@ -51,10 +52,10 @@ def _experiment_control(config: control.ControlConfig, console: Console) -> None
 def _experiment_hopper(config: hopper.HopperConfig, console: Console) -> None:
     """Learn by every method from every source, write the results, print them beside the paper's."""
     hopper.check(config)
-    prepare(config.out)
-    with progress.shown(Console(stderr=True), "hopper") as callback:
-        outcome = hopper.sweep(config, callback)
-    results = hopper_results.write(config, outcome)
+    with occupied(config.out):
+        with progress.shown(Console(stderr=True), "hopper") as callback:
+            outcome = hopper.sweep(config, callback)
+        results = hopper_results.write(config, outcome)
     console.print(hopper_results.table(results))
     say(console, f"{results['seconds']:.0f} s; wrote {config.out}")
 

@@ -10,24 +10,28 @@ import jax
 import numpy as np
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
+from irleed._io.files import writing
+from irleed._io.lock import LOCK, locked
+from irleed._io.text import name, say
 from irleed._typing import Key
-from irleed.arena import AbstractArena, HostArena, likeliest, make_arena
+from irleed.algorithms.experts.sac import SacExpert
+from irleed.algorithms.experts.soft_q import SoftCritic
+from irleed.algorithms.iq.sac import Sac
+from irleed.algorithms.iq.soft_q import SoftQ
+from irleed.algorithms.training import Progress
 from irleed.errors import ConfigError, problem
-from irleed.experiments import policies
-from irleed.experiments.critics import check_choices, check_fit, load_critic
-from irleed.experiments.experts import Experts, by_actor_critic, by_imitation, by_reward, shown_by
-from irleed.experiments.policies import load_policy
-from irleed.experiments.stages import Stages
-from irleed.iq.critic import SoftCritic
-from irleed.iq.networks import Mlp
-from irleed.iq.sac import Sac
-from irleed.iq.sac_expert import SacExpert
-from irleed.iq.soft_q import SoftQ
-from irleed.report import progress
-from irleed.run import Progress
-from irleed.store import prepare
+from irleed.model.networks import Mlp
+from irleed.rollout import AbstractArena, HostArena, likeliest, make_arena
+from irleed.runs import progress
+from irleed.runs.directory import prepare
+from irleed.simulation import policies
+from irleed.simulation.critics import check_choices, check_fit, load_critic
+from irleed.simulation.experts import Experts, Stages, by_actor_critic, by_imitation, by_reward, shown_by
+from irleed.simulation.policies import load_policy
 
+REMEDY = "choose another --out, or make room there"
 WARM = 5_000  # steps that only fill the memory
 IMITATION_PENALTY = 0.005  # the published one, 0.5, in units of the published temperature, 0.01
 
@@ -80,7 +84,7 @@ class ExpertCommand:
     """Processes for environments that run on the host."""
 
     def run(self, console: Console) -> None:
-        """Train, choose, save."""
+        """Check the settings, and train with the file locked."""
         least = {
             "seeds": 1,
             "steps": WARM + 1,
@@ -91,13 +95,18 @@ class ExpertCommand:
             "stages": 0,
             "workers": 0,
         }
-        for name, low in least.items():
-            if getattr(self, name) < low:
-                expected = f"{low} or more"
-                raise ConfigError(
-                    problem(f"--{name}", got=getattr(self, name), expected=expected, remedy="choose more")
-                )
+        for setting, low in least.items():
+            if getattr(self, setting) < low:
+                got, expected = getattr(self, setting), f"{low} or more"
+                raise ConfigError(problem(f"--{setting}", got=got, expected=expected, remedy="choose more"))
         prepare(self.out.parent)
+        with contextlib.ExitStack() as stack:
+            with writing(self.out, REMEDY):
+                stack.enter_context(locked(self.out.with_name(f"{LOCK}-{self.out.name}"), f"--out {self.out}"))
+            self._train(console)
+
+    def _train(self, console: Console) -> None:
+        """Train, try, keep the best."""
         learn_key, choice_key, report_key = jax.random.split(jax.random.key(self.seed), 3)
         with contextlib.closing(make_arena(self.env, self.workers)) as arena:
             with progress.shown(Console(stderr=True), "expert") as callback:
@@ -105,8 +114,10 @@ class ExpertCommand:
             first = arena.returns(choice_key, experts.policies, likeliest, self.episodes).mean(1)
             again = arena.returns(report_key, experts.policies, likeliest, self.episodes)
         best = int(np.argmax(first))
-        experts.save(self.out, best)
-        table = Table(title=f"greedy returns of {self.seeds} experts in {self.env}", caption=f"kept: number {best}")
+        with writing(self.out, REMEDY):
+            experts.save(self.out, best)
+        title = Text(f"greedy returns of {self.seeds} experts in {name(self.env)}", "table.title")
+        table = Table(title=title, caption=f"kept: number {best}")
         for heading in ("", "to choose by", "again", "diverged at step"):
             table.add_column(heading, justify="right")
         for number in range(self.seeds):
@@ -119,7 +130,7 @@ class ExpertCommand:
                 str(lost) if lost >= 0 else "",
             )
         console.print(table)
-        console.print(f"wrote {self.out}", markup=False, highlight=False, soft_wrap=True)
+        say(console, f"wrote {self.out}")
 
     def _trained(self, arena: AbstractArena, key: Key, told: Progress) -> Experts:
         if self.start is not None and not (isinstance(arena.actions, int) and self.imitate is None):

@@ -7,7 +7,7 @@ from typing import Annotated
 import tyro
 from rich.console import Console
 
-from irleed.cli.methods import say
+from irleed._io.text import say
 from irleed.export import export
 
 

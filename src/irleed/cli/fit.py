@@ -11,32 +11,34 @@ from typing import Annotated, Any, Literal
 import tyro
 from rich.console import Console
 
-from irleed import film
-from irleed.arena import HostArena
-from irleed.checkpoint import Stopped, writing
-from irleed.cli.methods import OFFLINE, ONLINE, earned_table, learner, say, show_beside, trained
+from irleed._io.files import writing
+from irleed._io.text import say
+from irleed.algorithms.tabular.irleed import Irleed
+from irleed.algorithms.tabular.paper_protocol import Planned, Published, SoftQLearning
+from irleed.algorithms.tabular.planning import Averaged, Soft
+from irleed.algorithms.tabular.visitation import tabulate
+from irleed.analysis import recordings as film
+from irleed.cli.methods import OFFLINE, ONLINE, earned_table, learner, show_beside, trained
 from irleed.cli.parsing import refuse_ignored
 from irleed.cli.run import Keeping
 from irleed.data import Demonstrations, Reading, load
+from irleed.data.limits import EXPANSION
 from irleed.data.transitions import are_choices
-from irleed.door import of_states
 from irleed.envs.mdp import FiniteMDP
 from irleed.envs.mdp_files import load_mdp
 from irleed.envs.toy_text import from_gymnasium
 from irleed.errors import ConfigError, DivergedError, problem
-from irleed.fit import Fit, fit, suitable
-from irleed.fit_checks import clipped
-from irleed.fit_networks import MEMBERS, NetworkFit
-from irleed.report import progress
+from irleed.fit.door import of_states
+from irleed.fit.networks import MEMBERS, NetworkFit
+from irleed.fit.result import write
+from irleed.fit.tabular import Fit, fit, suitable
+from irleed.fit.validation import clipped
 from irleed.report.compare import METHODS
-from irleed.report.reading import BASELINES
-from irleed.result import write
-from irleed.store import fingerprint, open_run, plain
-from irleed.tabular.irleed import Irleed
-from irleed.tabular.online import SoftQLearning
-from irleed.tabular.planning import Averaged, Soft
-from irleed.tabular.published import Planned, Published
-from irleed.tabular.statistics import tabulate
+from irleed.rollout import HostArena
+from irleed.runs import progress
+from irleed.runs.checkpoint import Stopped
+from irleed.runs.directory import fingerprint, open_run, plain
+from irleed.runs.reader import BASELINES
 
 PlannerName = Literal["soft", "averaged"]
 PLANNERS = {"soft": Soft(), "averaged": Averaged()}
@@ -56,12 +58,12 @@ class Source:
     discount: float = 0.95
     """Discount for --env; a file has its own, and so have networks."""
 
-    def load(self) -> tuple[FiniteMDP, tuple[int, int] | None]:
-        """The MDP, and the shape of its grid if it has one."""
+    def load(self, expansion: float = EXPANSION) -> tuple[FiniteMDP, tuple[int, int] | None]:
+        """The MDP, and the shape of its grid if it has one; see `Reading.expansion`."""
         if self.env is not None and self.mdp is None:
             return from_gymnasium(self.env, self.discount), None
         if self.mdp is not None and self.env is None:
-            return load_mdp(self.mdp)
+            return load_mdp(self.mdp, expansion)
         got = "neither" if self.mdp is None else "both"
         raise ConfigError(problem("the MDP", got=got, expected="--mdp FILE or --env ID", remedy="give one of them"))
 
@@ -118,19 +120,17 @@ class FitCommand:
         aside = Console(stderr=True)
         tabular = self.source.mdp is not None or of_states(data)
         self._refuse_others(tabular)
-        try:
-            found = self._fitted(data, tabular, aside)
-            if self.out is not None and self.source.env is not None:
-                with writing(self.out):
-                    film.write(self.out, self.source.env, found.policy, self.seed)
-            if not self.json:
-                console.print(found.expertise.table())
-                if found.returns:
-                    console.print(earned_table(found.returns))
-            others = self._beside(data, tabular, aside) if self.baselines else {}
-        except Stopped as stopped:
-            say(aside, f"{stopped}; the same command with --resume goes on from there")
-            sys.exit(130)
+        with contextlib.ExitStack() as held:
+            try:
+                found = self._fitted(data, tabular, aside, held)
+                if not self.json:
+                    console.print(found.expertise.table())
+                    if found.returns:
+                        console.print(earned_table(found.returns))
+                others = self._beside(data, tabular, aside, held) if self.baselines else {}
+            except Stopped as stopped:
+                say(aside, f"{stopped}; the same command with --resume goes on from there")
+                sys.exit(130)
         if self.json:
             beside = {"baselines": {name: each.summary() for name, each in others.items()}} if self.baselines else {}
             print(json.dumps({**found.summary(), **beside}, indent=1))
@@ -139,23 +139,28 @@ class FitCommand:
         if self.out is not None:
             say(aside if self.json else console, f"wrote {self.out}")
 
-    def _fitted(self, data: Demonstrations, tabular: bool, aside: Console, title: str = "fit") -> Fit | NetworkFit:
-        """The answer, written down if there is a folder for it."""
-        shape, warnings = None, ()
+    def _fitted(
+        self, data: Demonstrations, tabular: bool, aside: Console, held: contextlib.ExitStack, title: str = "fit"
+    ) -> Fit | NetworkFit:
+        """The answer, written down if there is a folder for it, which stays locked until `held` is closed."""
+        shape, stopped = None, ()
         if tabular:
-            found, shape = self._tabular(data, aside, title)
-            warnings = () if found.converged else ("stopped before convergence; see `history`",)
+            found, shape = self._tabular(data, aside, held, title)
+            stopped = () if found.converged else ("stopped before convergence; see `history`",)
         else:
-            found = self._networks(data, aside, title)
-            warnings = found.warnings
-        for warning in warnings:
+            found = self._networks(data, aside, held, title)
+        for warning in (*stopped, *found.warnings):
             say(aside, f"warning: {warning}" if title == "fit" else f"warning: {title}: {warning}")
         if self.out is not None:
             with writing(self.out):
+                if self.source.env is not None and title == "fit":
+                    film.write(self.out, self.source.env, found.policy, self.seed)
                 write(self.out, found, self._settings(), data, shape)
         return found
 
-    def _beside(self, data: Demonstrations, tabular: bool, aside: Console) -> dict[str, Fit | NetworkFit]:
+    def _beside(
+        self, data: Demonstrations, tabular: bool, aside: Console, held: contextlib.ExitStack
+    ) -> dict[str, Fit | NetworkFit]:
         """Other methods on the same data, each as this command would fit it, in folders inside this run's."""
         found: dict[str, Fit | NetworkFit] = {}
         for method in BESIDE_TABLES if tabular else BESIDE_NETWORKS:
@@ -169,23 +174,25 @@ class FitCommand:
                 out=None if self.out is None else self.out / BASELINES / method,
             )
             try:
-                found[method] = own._fitted(data, tabular, aside, METHODS[method])
+                found[method] = own._fitted(data, tabular, aside, held, METHODS[method])
             except DivergedError as error:
                 say(aside, f"warning: {METHODS[method]}: {error}")
         return found
 
-    def _tabular(self, data: Demonstrations, aside: Console, title: str) -> tuple[Fit, tuple[int, int] | None]:
-        mdp, shape = self.source.load()
+    def _tabular(
+        self, data: Demonstrations, aside: Console, held: contextlib.ExitStack, title: str
+    ) -> tuple[Fit, tuple[int, int] | None]:
+        mdp, shape = self.source.load(self.reading.expansion)
         tabulate(data, mdp)  # data that do not belong to the MDP are refused before anything is written
         algorithm = self._planned(mdp, int(data.length.max()))
         if self.out is not None:
             config = {**plain(algorithm, "algorithm"), "endless": self.endless, "seed": self.seed}
-            open_run(self.out, config, fingerprint(data, mdp), resume=self.keeping.resume)
+            held.enter_context(open_run(self.out, config, fingerprint(data, mdp), resume=self.keeping.resume))
         with progress.shown(aside, title) as callback:
             found = fit(data, mdp, algorithm=algorithm, endless=self.endless, seed=self.seed, progress=callback)
         return found, shape
 
-    def _networks(self, data: Demonstrations, aside: Console, title: str) -> NetworkFit:
+    def _networks(self, data: Demonstrations, aside: Console, held: contextlib.ExitStack, title: str) -> NetworkFit:
         if self.algorithm not in ("irleed", "iq"):
             refuse_ignored((self,), ("ends",), f"with {self.algorithm}")
         if not are_choices(data) and not self._plays:
@@ -199,7 +206,7 @@ class FitCommand:
                     data = clipped(data, arena.actions)
             algorithm = learner(self.algorithm, data, **kind)
             settings = {"members": self.seeds, "seed": self.seed, "env": self.source.env if self._plays else None}
-            settings |= {"keeping": self.keeping, "title": title, "aside": aside}
+            settings |= {"keeping": self.keeping, "title": title, "aside": aside, "held": held}
             return trained(self.out, algorithm, data, arena, **settings)
 
     @property

@@ -9,12 +9,12 @@ from typing import Annotated, Any
 import tyro
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
-from irleed.cli.methods import say
+from irleed._io.text import name, say
 from irleed.data import Reading, load, summarise
-from irleed.report import inspect_page
+from irleed.report import inspection as inspect_page
 
 HEIGHTS = {True: " ▁▂▃▄▅▆▇█", False: " .:-=+*#@"}  # where blocks can be printed, and where not
 HEADINGS = {
@@ -56,9 +56,9 @@ def _show(summary: Mapping[str, Any], console: Console) -> None:
         keys = ("dtype", "shape", "min", "max", "histogram")
         facts = ", ".join(f"{key} {summary[part][key]}" for key in keys if summary[part].get(key) is not None)
         say(console, f"{part}: {facts}")
-    for name in ("length", "returns"):
-        if summary[name] is not None:
-            _show_spread(console, name, summary[name], f", mean {_cell(float(summary[name]['mean']))}")
+    for key in ("length", "returns"):
+        if summary[key] is not None:
+            _show_spread(console, key, summary[key], f", mean {_cell(float(summary[key]['mean']))}")
     for n, histogram in enumerate((summary["action"]["histograms"] or ())[:MOST_ROWS]):
         ends = {"min": histogram["edges"][0], "max": histogram["edges"][-1], "histogram": histogram}
         _show_spread(console, f"action {n}", ends, "")
@@ -71,12 +71,12 @@ def _show(summary: Mapping[str, Any], console: Console) -> None:
         say(console, f"note: {warning}")
 
 
-def _show_spread(console: Console, name: str, spread: Mapping[str, Any], also: str) -> None:
+def _show_spread(console: Console, title: str, spread: Mapping[str, Any], also: str) -> None:
     """Both ends, and in between a histogram in one line; what is there at all is seen."""
     low, high = (_cell(spread[end]) for end in ("min", "max"))
     heights, counts = HEIGHTS[console.encoding.lower().startswith("utf")], spread["histogram"]["counts"]
     bars = "".join(heights[-(-count * (len(heights) - 1) // max(counts))] for count in counts)
-    say(console, f"{name}: {low} {bars} {high}{also}")
+    say(console, f"{title}: {low} {bars} {high}{also}")
 
 
 def _people(rows: Sequence[Mapping[str, Any]]) -> Table:
@@ -86,11 +86,11 @@ def _people(rows: Sequence[Mapping[str, Any]]) -> Table:
     for key, heading in shown.items():
         table.add_column(heading, justify="left" if key == "name" else "right", overflow="fold")
     for row in rows:
-        table.add_row(*(_cell(row[key]) for key in shown))
+        table.add_row(*(Text(_cell(row[key])) for key in shown))
     return table
 
 
 def _cell(value: object) -> str:
     if value is None:
         return ""
-    return f"{value:.2f}" if isinstance(value, float) else escape(str(value))
+    return f"{value:.2f}" if isinstance(value, float) else name(value)

@@ -8,27 +8,27 @@ from pathlib import Path
 import numpy as np
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
-from irleed.arena import AbstractArena
-from irleed.baselines.bc import BehaviourCloning
-from irleed.baselines.ileed import Ileed
-from irleed.baselines.ileed_gaussian import GaussianIleed
-from irleed.baselines.sqil import Sqil
+from irleed._io.text import cell, name, say
+from irleed.algorithms.baselines.bc import BehaviourCloning
+from irleed.algorithms.baselines.ileed import Ileed
+from irleed.algorithms.baselines.ileed_gaussian import GaussianIleed
+from irleed.algorithms.baselines.sqil import Sqil
+from irleed.algorithms.iq.gaussian_q import GaussianQ
 from irleed.cli.run import Keeping
 from irleed.data import Demonstrations
 from irleed.data.transitions import are_choices
-from irleed.evaluate import Earned
-from irleed.expertise import with_interval
-from irleed.fit_checks import Algorithm, check
-from irleed.fit_networks import NetworkFit, fit_networks
-from irleed.iq.gaussian_q import GaussianQ
-from irleed.iq.suitable import suitable
-from irleed.report import progress
+from irleed.fit.defaults import suitable
+from irleed.fit.networks import NetworkFit, fit_networks
+from irleed.fit.result import AbstractFit
+from irleed.fit.validation import Algorithm, check
+from irleed.model.expertise import with_interval
 from irleed.report.compare import METHODS
-from irleed.result import AbstractFit
-from irleed.store import fingerprint, open_run, plain
+from irleed.rollout import AbstractArena
+from irleed.rollout.evaluation import Earned
+from irleed.runs import progress
+from irleed.runs.directory import fingerprint, open_run, plain
 
 LIKELIHOOD = "Log likelihood: of what demonstrators did, on the data that all learnt from; how well they are described."
 OFFLINE, ONLINE = ("irleed", "iq", "ileed", "bc"), ("irleed", "iq", "sqil")
@@ -42,7 +42,7 @@ def learner(
     survival: bool = False,
     steps: int | None = None,
 ) -> Algorithm:
-    """The algorithm of a method's name that suits the data; see `irleed.iq.suitable`."""
+    """The algorithm of a method's name that suits the data; see `irleed.fit.defaults`."""
     continuous = not are_choices(data)
     kind = {"online": online, "survival": survival, "continuous": continuous}
     shared = suitable(data.demonstrators, iq=method == "iq", **kind)
@@ -64,22 +64,21 @@ def trained(
     keeping: Keeping,
     title: str,
     aside: Console,
+    held: contextlib.ExitStack,
 ) -> NetworkFit:
-    """A run, with its progress told aside; kept in the folder, if there is one, and gone on with as `keeping` says."""
+    """A run, with its progress told aside; kept in the folder, if there is one, and gone on with as `keeping` says.
+
+    The folder stays locked until `held` is closed: the answer is yet to be written.
+    """
     check(data, algorithm, arena, members)
     with contextlib.ExitStack() as stack:
         keeper = None
         if folder is not None:
             config = {**plain(algorithm, "algorithm"), "seeds": members, "seed": seed, "env": env}
-            kept = open_run(folder, config, fingerprint(data), resume=keeping.resume)
+            kept = held.enter_context(open_run(folder, config, fingerprint(data), resume=keeping.resume))
             keeper = stack.enter_context(keeping.keeper(kept, config, lambda text: say(aside, text)))
         callback = stack.enter_context(progress.shown(aside, title))
         return fit_networks(data, algorithm, arena=arena, members=members, seed=seed, progress=callback, keeper=keeper)
-
-
-def say(console: Console, text: str) -> None:
-    """Print text as it is: no markup, no colours, no line breaks in the middle of a path."""
-    console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
 def earned_table(rows: tuple[Earned, ...], limit: int = 30) -> Table:
@@ -88,7 +87,7 @@ def earned_table(rows: tuple[Earned, ...], limit: int = 30) -> Table:
     for heading in ("who", "episodes", "return"):
         table.add_column(heading, justify="left" if heading == "who" else "right", no_wrap=True)
     for row in rows[:limit]:
-        table.add_row(escape(row.who), str(row.episodes) if row.episodes else "computed", _amount(row))
+        table.add_row(cell(row.who), str(row.episodes) if row.episodes else "computed", _amount(row))
     if len(rows) > limit:
         table.add_row(f"and {len(rows) - limit} more")
     return table
@@ -132,6 +131,6 @@ def everyone(found: Mapping[str, AbstractFit]) -> tuple[Earned, ...]:
 def highest(rows: tuple[Earned, ...]) -> str:
     """Who earned most, and whom the intervals do not tell apart from that."""
     best = max(rows, key=lambda row: row.mean)
-    near = [row.who for row in rows if row is not best and not row.high < best.low]
+    near = [name(row.who) for row in rows if row is not best and not row.high < best.low]
     told = f"not told apart from it by the intervals: {', '.join(near)}" if near else "no other interval reaches it"
-    return f"Highest mean return: {best.who}; {told}."
+    return f"Highest mean return: {name(best.who)}; {told}."

@@ -16,6 +16,7 @@ from irleed.errors import ConfigError, problem
 
 def parsed(settings: Any, arguments: Sequence[str], prog: str, description: str | None = None) -> Any:
     """Settings of a type from words; help and what is wrong with the words are printed, and end the program."""
+    _refuse_empty(arguments)
     registry = ConstructorRegistry()
     registry.struct_rule(_Flowing())
     helping = {"-h", "--help"} & set(arguments)  # what else is printed, such as completions, is no prose
@@ -28,6 +29,16 @@ def parsed(settings: Any, arguments: Sequence[str], prog: str, description: str 
             registry=registry,
             config=(tyro.conf.DisallowNone,),  # or every default that is None would be something to type
         )
+
+
+def _refuse_empty(arguments: Sequence[str]) -> None:
+    """Refuse words without a letter: as a path, they would be the folder that the user happens to be in."""
+    flag = "the command"
+    for word in arguments:
+        flag, given, value = word.partition("=") if word.startswith("--") else (flag, True, word)
+        if given and not value.strip():
+            got, expected = "an empty text", "a name or a value"
+            raise ConfigError(problem(flag, got=got, expected=expected, remedy="check what is between the quotes"))
 
 
 class _Flowing:

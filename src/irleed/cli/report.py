@@ -6,7 +6,7 @@ from pathlib import Path
 import tyro
 from rich.console import Console
 
-from irleed.cli.methods import say
+from irleed._io.text import say
 from irleed.errors import ConfigError, problem
 from irleed.report.page import write
 

@@ -3,16 +3,17 @@
 import contextlib
 import dataclasses
 import signal
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import Literal
+from typing import Any, Literal
 
-from irleed.checkpoint import Keeper, Log
 from irleed.errors import ConfigError, problem
-from irleed.logs import History, TensorBoard, WeightsAndBiases, library
-from irleed.store import Run
+from irleed.runs.checkpoint import Keeper, Log
+from irleed.runs.directory import Run
+from irleed.runs.logging import History, TensorBoard, WeightsAndBiases, library
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class Keeping:
 
     @contextlib.contextmanager
     def keeper(self, run: Run, config: Mapping[str, object], warn: Callable[[str], None]) -> Iterator[Keeper]:
-        """What keeps a run; Ctrl-C and SIGTERM let it stop at its next checkpoint, a second one at once."""
+        """What keeps a run; Ctrl-C, SIGTERM and SIGHUP let it stop at its next checkpoint, a second one at once."""
         for note in run.notes:
             warn(f"note: {note}")
         logs: list[Log] = [History(run.folder / "history.jsonl")]
@@ -57,16 +58,30 @@ class Keeping:
             keeper.stop = True
             warn("stopping at the next checkpoint; once more to stop at once")
 
-        with keeper, _handled(asked):
+        with keeper, handled(asked):
             yield keeper
 
 
 @contextlib.contextmanager
-def _handled(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
-    """With a handler for requests to stop, the old ones being put back."""
-    old = {number: signal.signal(number, handler) for number in (signal.SIGINT, signal.SIGTERM)}
+def handled(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    """With a handler for requests to stop, the old ones being put back; one that is ignored, as by nohup, stays so.
+
+    Only the main thread can have handlers: in another, nothing changes.
+    """
+    old: dict[int, Any] = {}
+    if threading.current_thread() is threading.main_thread():
+        asked = (signal.SIGINT, signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else []))
+        found = {number: signal.getsignal(number) for number in asked}
+        old = {number: before for number, before in found.items() if before not in (signal.SIG_IGN, None)}
     try:
+        for number in old:
+            signal.signal(number, handler)
         yield
     finally:
         for number, before in old.items():
             signal.signal(number, before)
+
+
+def interrupt(number: int, frame: FrameType | None) -> None:
+    """End a command as Ctrl-C does: what is half written is removed, and locks are released."""
+    raise KeyboardInterrupt

@@ -12,16 +12,16 @@ import numpy as np
 import tyro
 from rich.console import Console
 
-from irleed.arena import make_arena
+from irleed._io.files import write_json
+from irleed._io.text import say
 from irleed.cli.fit import PLANNERS, PlannerName, Source
-from irleed.cli.methods import say
 from irleed.cli.parsing import refuse_ignored
 from irleed.data import Demonstrations, save
 from irleed.errors import ConfigError, problem
-from irleed.experiments.critics import check_fit, load_critic
-from irleed.simulate import simulate
-from irleed.simulate_critic import CriticDemonstrator, draw_demonstrators, to_demonstrations
-from irleed.store import prepare, write_json
+from irleed.rollout import make_arena
+from irleed.runs.directory import prepare
+from irleed.simulation.critics import CriticDemonstrator, check_fit, draw_demonstrators, load_critic, to_demonstrations
+from irleed.simulation.mdp import simulate
 
 FOR_MDPS = ("mdp", "discount", "horizon", "accuracy", "planner", "endless")
 FOR_CRITICS = ("precision", "bias_scale", "names", "workers")

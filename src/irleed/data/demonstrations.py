@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from irleed._typing import Array, Bool, Float, Int, Shaped
-from irleed.data import checks, lazy
-from irleed.data.checks import COLUMNS, check_columns, check_shapes, end_to_end, listed, native, refuse, starts
+from irleed.data import lazy
+from irleed.data import validation as checks
 from irleed.data.lazy import LazyRows
+from irleed.data.validation import COLUMNS, check_columns, check_shapes, end_to_end, listed, native, refuse, starts
 from irleed.errors import ConfigError, problem
 
 
@@ -172,6 +173,34 @@ class Demonstrations(eqx.Module):
             obs = lazy.part(self.obs, row, row + length + 1)
             parts.append(Episode(obs, self.action[steps], ended, self.names[who], reward))
         return parts
+
+    def without(self, transitions: Int[np.ndarray, " K"]) -> "Demonstrations":
+        """The same data without these transitions, each of which cuts its episode short; everyone must have one left.
+
+        The part after it is an episode of its own.
+        """
+        keep = np.setdiff1d(np.arange(self.transitions), transitions)
+        gone = np.setdiff1d(np.arange(self.demonstrators), self.demonstrator[keep])
+        if len(gone):
+            got, remedy = f"all transitions of {self.names[gone[0]]!r}", "leave the demonstrator out with `select`"
+            raise ConfigError(problem("without", got=got, expected="at least one left of everyone", remedy=remedy))
+        begins = (np.diff(keep, prepend=-2) != 1) | (np.diff(self.episode[keep], prepend=-1) != 0)
+        start = np.flatnonzero(begins)
+        length = np.diff(start, append=len(keep))
+        episode = np.repeat(np.arange(len(start), dtype=self.episode.dtype), length)
+        last = np.zeros(len(keep), bool)
+        last[start + length - 1] = True
+        return dataclasses.replace(
+            self,
+            obs=lazy.spans(self.obs, np.asarray(self.row)[keep[start]], length + 1),
+            row=end_to_end(episode),
+            action=self.action[keep],
+            terminated=self.terminated[keep],
+            truncated=self.truncated[keep] | (last & ~self.terminated[keep]),
+            demonstrator=self.demonstrator[keep],
+            episode=episode,
+            reward=None if self.reward is None else self.reward[keep],
+        )
 
     def by_episode(self) -> "Demonstrations":
         """The same data, arrays shared, with every episode its own demonstrator: for identities that are unknown."""

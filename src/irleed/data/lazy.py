@@ -1,22 +1,84 @@
-"""Rows that stay on disk until they are asked for: what the observations of a large data set are made of.
+"""Rows of observations that stay on disk until they are asked for, and the places they can be read from."""
 
-Small data are NumPy arrays. From `LARGE` bytes on, readers make `LazyRows` instead, which know their shape and dtype
-and read what is indexed. The functions below take either.
-"""
-
+import abc
+import dataclasses
+import io
+import itertools
 import math
 import zipfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from tokenize import TokenError
 from typing import Any
 
 import numpy as np
 
-from irleed._npz import CORRUPT
+from irleed._io.npz import CORRUPT, npy_header, printable
 from irleed._typing import Array, Int, Shaped
-from irleed.data.sources import InFile, InMemory, Source
-from irleed.errors import ConfigError, problem
+from irleed.errors import ConfigError, DataError, problem
+
+
+class Source(abc.ABC):
+    """A place that rows of one shape and dtype can be read from, in any thread, and in any process it is sent to."""
+
+    shape: tuple[int, ...]  # rows first
+    dtype: np.dtype
+
+    @abc.abstractmethod
+    def read(self, rows: Int[np.ndarray, " K"]) -> np.ndarray:
+        """These rows, which increase from one to the next."""
+
+
+class InMemory(Source):
+    """Rows of an array, among others that are not."""
+
+    def __init__(self, values: np.ndarray):
+        self.values, self.shape, self.dtype = values, values.shape, values.dtype
+
+    def read(self, rows: Int[np.ndarray, " K"]) -> np.ndarray:
+        """Rows of the array."""
+        return self.values[rows]
+
+
+@dataclasses.dataclass(frozen=True)
+class InFile(Source):
+    """Rows of an array that lies in a file as it would in memory: of a ``.npy`` file, or of HDF5 in one block.
+
+    They are read where they are put; in a map of the file, one that was cut short since would end the process.
+    """
+
+    path: Path
+    offset: int
+    shape: tuple[int, ...]
+    dtype: np.dtype
+
+    def read(self, rows: Int[np.ndarray, " K"]) -> np.ndarray:
+        """Rows of the file, each run of neighbours at once."""
+        values = np.empty((len(rows), *self.shape[1:]), self.dtype)
+        room, size = values.reshape(-1).view(np.uint8).data, values.itemsize * math.prod(self.shape[1:])
+        try:
+            with self.path.open("rb", buffering=0) as file:
+                for begin, end in runs(rows):
+                    file.seek(self.offset + int(rows[begin]) * size)
+                    _fill(file, room[begin * size : end * size])
+        except (OSError, EOFError) as error:
+            got = f"what cannot be read ({' '.join(str(error).split())})"
+            expected, remedy = "the rows that were there", "copy or write it again"
+            raise DataError(problem(printable(self.path), got=got, expected=expected, remedy=remedy)) from error
+        return values.astype(self.dtype.newbyteorder("="), copy=False)
+
+
+def runs(rows: Int[np.ndarray, " K"]) -> Iterator[tuple[int, int]]:
+    """Where each run of neighbours begins and ends, of rows that increase."""
+    return itertools.pairwise([0, *(np.flatnonzero(np.diff(rows) != 1) + 1).tolist(), len(rows)])
+
+
+def _fill(file: io.RawIOBase, room: memoryview) -> None:
+    while room:
+        count = file.readinto(room)
+        if not count:
+            raise EOFError("the file ends before them")
+        room = room[count:]
+
 
 LARGE = 1 << 28  # bytes of observations from which on they stay where they are
 MOST = 1 << 32  # bytes that may be read at once: more is an oversight, and would end in a lack of memory
@@ -185,9 +247,7 @@ def member(path: Path, name: str) -> InFile | None:
             stream.seek(entry.header_offset + 26)  # the lengths of the name and of what follows it
             lengths = np.frombuffer(stream.read(4), "<u2").astype(int)
             stream.seek(begin := entry.header_offset + 30 + int(lengths.sum()))
-            version = np.lib.format.read_magic(stream)
-            header = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
-            shape, by_column, dtype = header[version](stream)
+            shape, by_column, dtype = npy_header(stream)
             offset = stream.tell()
             whole = math.prod(shape) * dtype.itemsize == entry.file_size - (offset - begin)
             if by_column or dtype.kind not in "biuf" or not shape or not whole or len(shape) > 1 and 0 in shape:
@@ -195,5 +255,5 @@ def member(path: Path, name: str) -> InFile | None:
             if begin + entry.file_size > path.stat().st_size:
                 return None
             return InFile(path.absolute(), offset, shape, dtype)
-    except (*CORRUPT, TokenError):  # the latter from NumPy, which parses the header
+    except CORRUPT:
         return None

@@ -1,13 +1,15 @@
 """How much memory a file may take: counted before anything in it is decompressed."""
 
+import contextlib
 import os
 from pathlib import Path
 
-from irleed._npz import printable
+from irleed._io.npz import printable
 from irleed.errors import DataError, problem
 
 EXPANSION = 100.0  # times its own size that a file may take; real recordings stay below 50
 ALWAYS = 1 << 28  # bytes that any file may take
+EPISODE = 1000  # bytes that an episode takes besides its arrays, while a data set is put together
 
 
 class Budget:
@@ -21,8 +23,9 @@ class Budget:
         self.expansion, self._size, self._taken = expansion, 0, 0
 
     def admit(self, path: str | os.PathLike[str]) -> None:
-        """Allow for one more file."""
-        self._size += Path(path).stat().st_size
+        """Allow for one more file; one that is not there is for its reader to refuse."""
+        with contextlib.suppress(OSError, ValueError):
+            self._size += Path(path).stat().st_size
 
     @property
     def left(self) -> int:
@@ -32,7 +35,7 @@ class Budget:
     def take(self, where: str | os.PathLike[str], size: int) -> None:
         """Count so many bytes; refuse them if they are more than are left."""
         if size > self.left:
-            got = f"{size + self._taken:,} bytes when decompressed, out of {self._size:,}"
+            got = f"{size + self._taken:,} bytes in memory from {self._size:,} on disk"
             expected = f"at most {self.left + self._taken:,}"
             remedy = "do not trust this file; if you do, raise the limit with --expansion"
             raise DataError(problem(printable(where), got=got, expected=expected, remedy=remedy))

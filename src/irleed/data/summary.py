@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from irleed._typing import Array, Int
+from irleed.data.cautions import cautions
 from irleed.data.demonstrations import Demonstrations
 from irleed.data.lazy import LazyRows, chunks
 
@@ -49,6 +50,7 @@ def summarise(demonstrations: Demonstrations) -> dict[str, Any]:
             *_unused(histogram),
             *(_constant(_describe(action), "action") if histogram is None else ()),
             *_copied(data, repeated),
+            *cautions(data),
         ],
     }
 

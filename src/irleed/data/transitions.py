@@ -8,6 +8,7 @@ import numpy as np
 from irleed._typing import Array, Float, Int, Key, Shaped
 from irleed.data.demonstrations import Demonstrations
 
+ROUNDING = 4 * float(np.finfo(np.float32).eps)  # relative to a value: differences up to this are none
 COLUMNS = ("obs", "next_obs", "action", "proceeds", "demonstrator")
 
 
@@ -18,9 +19,17 @@ class Inputs(eqx.Module):
     spread: Float[Array, "*obs"]
 
     @classmethod
-    def of(cls, centre: Float[Array, "*obs"], spread: Float[Array, "*obs"]) -> "Inputs":
-        """A column that never changes keeps its scale."""
-        return cls(centre, jnp.where(spread > 1e-6 * (1 + jnp.abs(centre)), spread, 1.0))
+    def of(
+        cls,
+        centre: Float[Array, "*obs"],
+        spread: Float[Array, "*obs"],
+        low: Float[Array, "*obs"],
+        high: Float[Array, "*obs"],
+    ) -> "Inputs":
+        """A column whose values, from `low` to `high`, differ by no more than single precision's rounding keeps its
+        scale. However small they are makes no difference."""
+        rounding = ROUNDING * jnp.maximum(jnp.abs(low), jnp.abs(high))
+        return cls(centre, jnp.where((high - low > rounding) & (spread > 0), spread, 1.0))
 
     @classmethod
     def plain(cls, obs: Shaped[Array, "*obs"]) -> "Inputs":
@@ -40,7 +49,10 @@ class Row(eqx.Module):
 
 
 class Transitions(eqx.Module):
-    """Rows of which the first `size` count; the rest is there so that data sets of several sizes can be stacked."""
+    """Rows of which the first `size` count; the rest is there so that data sets of several sizes can be stacked.
+
+    Everything is in single precision. What that would spoil, `irleed.data.conditioning` mends before.
+    """
 
     obs: Shaped[Array, "N *obs"]
     next_obs: Shaped[Array, "N *obs"]
@@ -78,7 +90,7 @@ class Transitions(eqx.Module):
         share = (counts / jnp.sum(counts)).reshape(-1, *(1,) * (obs.ndim - 1))
         centre = jnp.sum(share * obs, 0)
         spread = jnp.sqrt(jnp.sum(share * (obs - centre[None]) ** 2, 0))
-        return Inputs.of(centre, spread)
+        return Inputs.of(centre, spread, jnp.min(obs, 0), jnp.max(obs, 0))  # rows that fill up repeat one that counts
 
     def padded(self, rows: int, episodes: int) -> "Transitions":
         """The same, filled up to so many rows and first observations."""

@@ -7,8 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from irleed._io import text as _text
 from irleed._typing import Bool
 from irleed.errors import ConfigError, problem
+
+LONGEST = 1_000  # characters of what an error of an environment says
 
 
 def gymnasium_lanes(env_id: str, lanes: int, mode: str, options: dict[str, Any]) -> Any:
@@ -75,8 +78,8 @@ def observation_dtype(space: Any) -> np.dtype:
 
 
 def one_line(error: BaseException) -> str:
-    """What an error says, whatever its own message looks like."""
-    return " ".join(f"{type(error).__name__}: {error}".split())
+    """The kind of an error and what it says, whatever its own message looks like."""
+    return _text.one_line(f"{type(error).__name__}: {error}", LONGEST)
 
 
 def _flat(env: Any) -> Any:

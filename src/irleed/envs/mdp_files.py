@@ -20,7 +20,8 @@ import os
 
 import numpy as np
 
-from irleed._npz import Layout, printable, read_npz, write_npz
+from irleed._io.npz import Layout, printable, read_npz, write_npz
+from irleed.data.limits import EXPANSION, Budget
 from irleed.envs.mdp import FiniteMDP
 from irleed.errors import DataError, problem
 
@@ -36,9 +37,15 @@ LAYOUT = Layout(
 KINDS = {"terminal": ("b", "boolean"), "actions": ("iu", "whole number"), "shape": ("iu", "whole number")}
 
 
-def load_mdp(path: str | os.PathLike[str]) -> tuple[FiniteMDP, tuple[int, int] | None]:
-    """Read an MDP, and the rows and columns of its grid if it has one."""
-    arrays, where = read_npz(path, LAYOUT), printable(path)
+def load_mdp(path: str | os.PathLike[str], expansion: float = EXPANSION) -> tuple[FiniteMDP, tuple[int, int] | None]:
+    """Read an MDP, and the rows and columns of its grid if it has one.
+
+    More than `expansion` times the size of the file is refused before it is decompressed, see `irleed.data.Reading`.
+    """
+    budget, where = Budget(expansion), printable(path)
+    budget.admit(path)
+    arrays = read_npz(path, LAYOUT, budget.take)
+    budget.take(where, sum(8 * array.size - array.nbytes for array in arrays.values()))  # once in double precision
     _check_kinds(where, arrays)
     settings = {name: arrays.get(name) for name in ("initial", "terminal", "features", "reward")}
     settings |= {"discount": float(arrays["discount"]), "where": where}

@@ -21,15 +21,14 @@ import jax
 import numpy as np
 
 from irleed._typing import Array, Float, Key
-from irleed.algorithm import AbstractOffline
-from irleed.arena import AbstractArena, make_arena
-from irleed.checkpoint import Keeper
+from irleed.algorithms.agent import AbstractAgent
+from irleed.algorithms.base import AbstractOffline
 from irleed.errors import ConfigError, problem
 from irleed.experiments.control_data import TASKS, DataSets, Setting, Task, make_data
-from irleed.experiments.control_lanes import Lanes, learn
-from irleed.experiments.control_methods import METHODS, ORACLES, MethodName
-from irleed.iq.agent import AbstractAgent
-from irleed.store import keep, kept
+from irleed.experiments.control_methods import METHODS, ORACLES, Lanes, MethodName, learn
+from irleed.rollout import AbstractArena, make_arena
+from irleed.runs.checkpoint import Keeper
+from irleed.runs.directory import keep, kept
 
 TaskName = Literal["cartpole", "lunarlander"]
 

@@ -12,13 +12,19 @@ import jax.numpy as jnp
 import numpy as np
 
 from irleed._typing import Array, Float, Key
-from irleed.arena import AbstractArena
 from irleed.data import load, save
 from irleed.data.demonstrations import Demonstrations
 from irleed.data.transitions import Transitions, stack
-from irleed.experiments.critics import load_critic
-from irleed.simulate_critic import USUAL, BiasKind, CriticDemonstrator, draw_demonstrators, to_demonstrations
-from irleed.store import keep, kept
+from irleed.rollout import AbstractArena
+from irleed.runs.directory import keep, kept
+from irleed.simulation.critics import (
+    USUAL,
+    BiasKind,
+    CriticDemonstrator,
+    draw_demonstrators,
+    load_critic,
+    to_demonstrations,
+)
 
 DEMONSTRATORS = 3
 MANY_EPISODES = 30  # of each demonstrator, for their true returns

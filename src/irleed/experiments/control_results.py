@@ -11,13 +11,14 @@ from rich.console import Group
 from rich.table import Table
 from scipy.stats import trim_mean
 
+from irleed._io.files import write_signed
 from irleed._typing import Array, Float
 from irleed.experiments import paper
 from irleed.experiments.control import ControlConfig, Outcome
 from irleed.experiments.control_methods import ORACLES
 from irleed.experiments.gridworld_results import rank_correlation
-from irleed.report import figures, style
-from irleed.store import write_json
+from irleed.report import figures
+from irleed.report import figures as style
 
 RESAMPLES = 10_000
 NAMES = {
@@ -53,10 +54,10 @@ def write(config: ControlConfig, outcomes: list[Outcome]) -> dict[str, object]:
         "seconds_by_part": seconds,
         "device": jax.devices()[0].device_kind,
     }
-    write_json(config.out / "results.json", results)
     for outcome in outcomes:
         own = [row for row in rows if row["setting"]["env"] == outcome.task.name]
         style.save(_figure(config, outcome, own), config.out / f"returns_{outcome.task.name}")
+    write_signed(config.out / "results.json", results)  # last: where it is, all is
     return results
 
 

@@ -19,20 +19,20 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from irleed._precision import in_double_precision
+from irleed._compute import in_double_precision
 from irleed._typing import Array, Bool, Float, Int, Key
-from irleed.demonstrator import gauge
+from irleed.algorithms.tabular.irleed import Irleed, State
+from irleed.algorithms.tabular.paper_protocol import Planned, Published
+from irleed.algorithms.tabular.planning import AbstractPlanner, Averaged, Soft, optimal_q_values
+from irleed.algorithms.tabular.visitation import Statistics, expected_return, tabulate_rollouts
+from irleed.algorithms.training import run_stream, run_to_end
 from irleed.envs.gridworld import Gridworld, paper_gridworld
 from irleed.errors import ConfigError, problem
-from irleed.expertise import INTERVAL
-from irleed.fit import SHARPNESS
-from irleed.policy import boltzmann_probabilities
-from irleed.run import run_stream, run_to_end
-from irleed.simulate import sample_demonstrators, simulate_rollouts
-from irleed.tabular.irleed import Irleed, State
-from irleed.tabular.planning import AbstractPlanner, Averaged, Soft, optimal_q_values
-from irleed.tabular.published import Planned, Published
-from irleed.tabular.statistics import Statistics, expected_return, tabulate_rollouts
+from irleed.fit.tabular import SHARPNESS
+from irleed.model.demonstrators import gauge
+from irleed.model.expertise import INTERVAL
+from irleed.policies.base import boltzmann_probabilities
+from irleed.simulation.mdp import sample_demonstrators, simulate_rollouts
 
 MAX_PRECISION = (0.4, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5.0)
 ACCURACY = (2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5.0, 5.5, 6.0, 10.0, float("inf"))

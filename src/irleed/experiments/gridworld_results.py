@@ -10,12 +10,13 @@ from rich.table import Table
 from scipy.cluster.vq import kmeans2
 from scipy.stats import rankdata
 
+from irleed._io.files import write_signed
 from irleed._typing import Array, Float, Int
 from irleed.envs.gridworld import paper_gridworld
 from irleed.experiments import paper
 from irleed.experiments.gridworld import ACCURACY, DEMONSTRATORS, EPISODES, MAX_PRECISION, GridworldConfig, Lane
-from irleed.report import figures, style
-from irleed.store import write_json
+from irleed.report import figures
+from irleed.report import figures as style
 
 NAMES = {"maxent": "IRL", "irleed": "IRLEED"}
 # The level of precision whose curves are drawn, as in the paper, and the setting whose rewards are.
@@ -35,10 +36,10 @@ def write(config: GridworldConfig, lanes: Lane, seconds: float) -> dict[str, obj
         "seconds": round(seconds, 1),
         "device": jax.devices()[0].device_kind,
     }
-    write_json(config.out / "results.json", results)
     _draw_maps(config, lanes)
     for estimator in _estimators(lanes):
         _draw_improvement(config, lanes, estimator)
+    write_signed(config.out / "results.json", results)  # last: where it is, all is
     return results
 
 

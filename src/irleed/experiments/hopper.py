@@ -17,20 +17,20 @@ import jax
 import numpy as np
 
 from irleed._typing import Array, Float, Int, Key
-from irleed.algorithm import AbstractOffline
-from irleed.arena import HostArena, likeliest
-from irleed.baselines.ileed_gaussian import GaussianIleed
-from irleed.checkpoint import Keeper
+from irleed.algorithms.agent import AbstractAgent
+from irleed.algorithms.base import AbstractOffline
+from irleed.algorithms.baselines.ileed_gaussian import GaussianIleed
+from irleed.algorithms.iq.gaussian_q import GaussianQ
+from irleed.algorithms.iq.sac import Sac
+from irleed.algorithms.training import train_all
 from irleed.data.demonstrations import Demonstrations
 from irleed.data.transitions import Transitions
 from irleed.errors import ConfigError, problem
 from irleed.experiments.hopper_data import ENV_ID, POLICIES, SOURCES, Teachers, data_sets, kept_demonstrations
-from irleed.iq.agent import AbstractAgent
-from irleed.iq.gaussian_q import GaussianQ
-from irleed.iq.sac import Sac
-from irleed.run import train_all
-from irleed.store import keep, kept, plain
-from irleed.trials import learn_and_try
+from irleed.rollout import HostArena, likeliest
+from irleed.rollout.trials import learn_and_try
+from irleed.runs.checkpoint import Keeper
+from irleed.runs.directory import keep, kept, plain
 
 Compared = Literal["irleed_online", "iq_online", "irleed", "iq", "ileed", "bc"]
 MethodName = Literal[Compared, "irleed_survival_online", "iq_survival_online", "irleed_paper", "iq_paper"]

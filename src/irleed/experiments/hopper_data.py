@@ -7,13 +7,13 @@ import jax
 import numpy as np
 
 from irleed._typing import Int, Key
-from irleed.arena import drawn
 from irleed.data import load, save
 from irleed.data.demonstrations import Demonstrations, Episode
 from irleed.data.transitions import Transitions, stack
 from irleed.envs.host import make_host
-from irleed.experiments.policies import load_policy
-from irleed.iq.gaussian_ensemble import GaussianEnsemble
+from irleed.policies.gaussian import GaussianEnsemble
+from irleed.rollout import drawn
+from irleed.simulation.policies import load_policy
 
 ENV_ID = "Hopper-v5"
 POLICIES = ("A", "B", "C")  # an expert, one half trained, one hardly trained

@@ -9,12 +9,13 @@ from matplotlib.figure import Figure
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
+from irleed._io.files import write_signed
 from irleed._typing import Array, Float
 from irleed.experiments import paper
 from irleed.experiments.hopper import LAST, POLICIES, HopperConfig, Outcome
-from irleed.report import figures, style
-from irleed.report.learning_curves import learning_curves
-from irleed.store import write_json
+from irleed.report import figures
+from irleed.report import figures as style
+from irleed.report.curves import learning_curves
 
 RESAMPLES = 10_000
 NAMES = {
@@ -52,9 +53,9 @@ def write(config: HopperConfig, outcome: Outcome) -> dict[str, object]:
         "seconds_by_part": {name: round(value, 1) for name, value in outcome.seconds.items()},
         "device": jax.devices()[0].device_kind,
     }
-    write_json(config.out / "results.json", results)
     if any(lanes.returns.shape[-1] > 1 for lanes in outcome.lanes.values()):
         style.save(_figure(config, outcome), config.out / "curves")
+    write_signed(config.out / "results.json", results)  # last: where it is, all is
     return results
 
 

@@ -1,30 +1,35 @@
 """A run as a folder to hand on: the policy for any language, an ONNX graph, and a card that says what it is."""
 
+import contextlib
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from safetensors.numpy import load_file
 
-from irleed._files import beside, write_json
+from irleed._io.files import TEMPORARY, beside, file_digest, filling, write_signed, writing
 from irleed.data.formats.base import library
 from irleed.errors import ConfigError, problem
 from irleed.export.card import card
 from irleed.export.graph import OBSERVATION, OPSET, write_graph
-from irleed.iq.ensemble import NetworkPolicy, perceptron
-from irleed.iq.gaussian import LOG_SPREADS
-from irleed.iq.saved import Policy, load_policy
-from irleed.policy import TabularPolicy
-from irleed.report.reading import read_run
-from irleed.report.runs import FitRun
-from irleed.store import prepare
+from irleed.model.actions import LOG_SPREADS
+from irleed.policies.base import TabularPolicy
+from irleed.policies.ensemble import NetworkPolicy, perceptron
+from irleed.policies.files import Policy, load_policy
+from irleed.runs.directory import POLICY
+from irleed.runs.kinds import FitRun
+from irleed.runs.reader import read_run
 
-POLICY, DESCRIPTION, GRAPH, CARD = "policy.safetensors", "policy.json", "policy.onnx", "README.md"
+DESCRIPTION, GRAPH, CARD = "policy.json", "policy.onnx", "README.md"
 ACTIVATED = {
     "elu": "x = x if x > 0 else exp(x) - 1",
     "relu": "x = max(x, 0)",
     "norm_relu": "c = x - mean(x), x = max(c / sqrt(mean(c^2) + 0.00001), 0)",
 }
+CONDITIONED = (
+    "in double precision, first: observation = min(max((observation - origin - remainder) / unit, low), high)",
+    "then in single precision:",
+)
 CHOICE = (
     "score[k] = log_softmax(sharpness[k] * x)",
     "log probabilities of the actions = log_softmax(mean of score[k] over the members)",
@@ -52,22 +57,25 @@ def export(run: str | Path, out: str | Path, *, onnx: bool = False) -> Path:
         remedy = "name a folder made by `irleed fit DATA --out FOLDER`"
         raise ConfigError(problem(str(run), got="an experiment", expected="a fit, which has a policy", remedy=remedy))
     policy = load_policy(run / POLICY)
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        got = "a folder with something in it" if out.is_dir() else "a file"
-        raise ConfigError(problem(f"--out {out}", got=got, expected="a new folder", remedy="choose another"))
     described = description(policy)
-    prepare(out)
-    policy.save(out / POLICY)
-    if onnx:
-        given = write_graph(policy, out / GRAPH)
-        described["onnx"] = {"file": GRAPH, "opset": OPSET, "input": OBSERVATION, "outputs": given}
-    described["tensors"] = {
-        name: {"shape": list(array.shape), "dtype": str(array.dtype), "meaning": _meaning(name)}
-        for name, array in sorted(load_file(out / POLICY).items())
-    }
-    write_json(out / DESCRIPTION, described)
-    with beside(out / CARD) as file:
-        file.write(card(found, described).encode())
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(writing(f"--out {out}", "choose another place, or make room there"))
+        if out.exists() and (not out.is_dir() or any(not TEMPORARY.fullmatch(each.name) for each in out.iterdir())):
+            got = "a folder with something in it" if out.is_dir() else "a file"
+            raise ConfigError(problem(f"--out {out}", got=got, expected="a new folder", remedy="choose another"))
+        part = stack.enter_context(filling(out))
+        policy.save(part / POLICY)
+        if onnx:
+            given = write_graph(policy, part / GRAPH)
+            described["onnx"] = {"file": GRAPH, "opset": OPSET, "input": OBSERVATION, "outputs": given}
+        described["tensors"] = {
+            name: {"shape": list(array.shape), "dtype": str(array.dtype), "meaning": _meaning(name)}
+            for name, array in sorted(load_file(part / POLICY).items())
+        }
+        described["files"] = {each.name: file_digest(each) for each in sorted(part.iterdir())}
+        write_signed(part / DESCRIPTION, described)
+        with beside(part / CARD) as file:
+            file.write(card(found, described).encode())
     return out
 
 
@@ -94,17 +102,19 @@ def description(policy: Policy) -> dict[str, Any]:
         action = {"kind": "numbers", "count": outputs // 2}
         action |= {"low": (middle - half).tolist(), "high": (middle + half).tolist()}
         computation = QUANTITY
+    conditioned = policy.conditioning is not None
     between = "0" if last == 1 else f"N = 0 to {last - 1}, one after the other"
     direct = "" if network.direct is None else " + seen @ direct[k]"
     hidden = f"x = x @ weights.N[k] + offsets.N[k], then {ACTIVATED[network.activation]}, for layer {between}"
     return head | {
         "kind": "ensemble of perceptrons",
-        "observation": {"shape": list(policy.observation_shape), "dtype": "float32"},
+        "observation": {"shape": list(policy.observation_shape), "dtype": "float64" if conditioned else "float32"},
         "action": action,
         "members": policy.size,
         "layers": last + 1,
         "activation": network.activation,
         "computation": [
+            *(CONDITIONED if conditioned else ()),
             "for every member k: x = seen = (observation - centre[k]) / spread[k], flattened in row-major order",
             *([hidden] if last else []),
             f"x = x @ weights.{last}[k] + offsets.{last}[k]{direct}",
@@ -119,6 +129,11 @@ def _meaning(name: str) -> str:
         "probabilities": "[state, action]",
         "centre": "[K, *observation]: what is subtracted",
         "spread": "[K, *observation]: what is divided by",
+        "origin": "[*observation]: what is subtracted first, in double precision",
+        "remainder": "[*observation]: what is subtracted besides",
+        "unit": "[*observation]: what is divided by then",
+        "low": "[*observation]: the least that is left",
+        "high": "[*observation]: the most that is left",
         "sharpness": "[K]: what the last layer's output is multiplied with",
         "middle": "[K, action]: the middle of the bounds, the same for all members",
         "half": "[K, action]: half the width of the bounds, the same for all members",

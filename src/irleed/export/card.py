@@ -5,11 +5,13 @@ from collections.abc import Iterable, Sequence
 from pathlib import PurePath
 from typing import Any
 
+from irleed._io.text import markdown
 from irleed.report.expertise import ranked
 from irleed.report.facts import PAPER
 from irleed.report.markup import counted, interval, listed, number
 from irleed.report.returns import demonstrators, policies, said
-from irleed.report.runs import FitRun
+from irleed.runs.fields import Fields, refuse
+from irleed.runs.kinds import FitRun
 
 HEAD = """---
 library_name: irleed
@@ -35,7 +37,7 @@ def card(run: FitRun, policy: dict[str, Any]) -> str:
     """The whole card: of a run, and of its policy as `irleed.export.description` says it."""
     parts = [
         HEAD.format(kind="neural-network" if run.networks else "tabular"),
-        f"# {escaped(run.label)}\n",
+        f"# {markdown(run.label)}\n",
         _what(run, policy),
         "## How to use it\n",
         _python(run, policy),
@@ -51,18 +53,11 @@ def card(run: FitRun, policy: dict[str, Any]) -> str:
         "## Training\n",
         _training(run),
         "## Limitations\n",
-        "\n".join(f"- {limit}" for limit in (*LIMITS, *map(escaped, run.warnings))) + "\n",
+        "\n".join(f"- {limit}" for limit in (*LIMITS, *map(markdown, run.warnings))) + "\n",
         "## Citation\n",
         f"```bibtex\n{PAPER}\n```\n",
     ]
     return "\n".join(parts)
-
-
-def escaped(value: object) -> str:
-    """Text as it is to be read: no markup, no HTML, one line."""
-    shown = "".join(c if c.isprintable() else " " for c in str(value))
-    shown = shown.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    return re.sub(r"([\\`*_{}\[\]#|~!])", r"\\\1", shown)
 
 
 def _what(run: FitRun, policy: dict[str, Any]) -> str:
@@ -76,7 +71,7 @@ def _what(run: FitRun, policy: dict[str, Any]) -> str:
     )
     return (
         f"A policy learnt from {counted(len(run.people), 'demonstrator')} of uneven skill by "
-        f"{escaped(run.config.get('algorithm', 'irleed'))} "
+        f"{markdown(run.config.get('algorithm', 'irleed'))} "
         f"({policy['kind'] + (f', {run.members} members' if run.networks else '')}). "
         f"It sees {seen} and chooses {does}.\n"
     )
@@ -84,7 +79,7 @@ def _what(run: FitRun, policy: dict[str, Any]) -> str:
 
 def _python(run: FitRun, policy: dict[str, Any]) -> str:
     shape = policy["observation"]["shape"]
-    seen = f"np.zeros({tuple(shape)}, np.float32)"
+    seen = f"np.zeros({tuple(shape)}, np.{policy['observation']['dtype']})"
     return (
         "```python\n"
         + ("import numpy as np\n" if run.networks else "")
@@ -109,8 +104,8 @@ def _data(run: FitRun) -> str:
     if run.facts is None:
         return "The run says nothing of them.\n"
     facts = run.facts
-    seen, done = (_values(facts.inner(name).plain()) for name in ("observation", "action"))
-    odd = [f"- {escaped(warning)}" for warning in facts.texts("warnings")]
+    seen, done = (_values(facts.inner(part)) for part in ("observation", "action"))
+    odd = [f"- {markdown(warning)}" for warning in facts.texts("warnings") if warning not in run.warnings]
     return (
         f"{counted(facts.whole('transitions'), 'transition')} in {counted(facts.whole('episodes'), 'episode')} of "
         f"{counted(len(run.people), 'demonstrator')}. Observations: {seen}. Actions: {done}.\n"
@@ -118,16 +113,19 @@ def _data(run: FitRun) -> str:
     )
 
 
-def _values(facts: dict[str, Any]) -> str:
-    shape = " x ".join(map(str, facts.get("shape", ()))) or "one number"
-    low, high = (number(facts[end]) if isinstance(facts.get(end), int | float) else "?" for end in ("min", "max"))
-    return f"{shape} ({escaped(facts.get('dtype'))}, from {low} to {high})"
+def _values(facts: Fields) -> str:
+    sides = facts.numbers("shape") if "shape" in facts else []
+    if any(side < 0 or side % 1 for side in sides):
+        refuse(f"{facts.where}, shape", sides, "whole numbers from 0")
+    shape = " x ".join(str(int(side)) for side in sides) or "one number"
+    low, high = (number(facts.number(end)) if end in facts else "?" for end in ("min", "max"))
+    return f"{shape} ({markdown(facts.text('dtype'))}, from {low} to {high})"
 
 
 def _expertise(run: FitRun) -> str:
     rows = [
         (
-            escaped(person.name),
+            markdown(person.name),
             number(person.transitions),
             interval(person.precision),
             "" if person.bias is None else interval(person.bias),
@@ -142,19 +140,24 @@ def _expertise(run: FitRun) -> str:
 
 def _returns(run: FitRun) -> str:
     tried = policies(run)
-    words = " ".join(map(escaped, said(run))) if tried else "The policy was not tried in an environment."
-    rows = [(escaped(row.name), interval(row), number(row.count)) for row in (*tried, *demonstrators(run))]
+    words = " ".join(map(markdown, said(run))) if tried else "The policy was not tried in an environment."
+    rows = [(markdown(row.name), interval(row), number(row.count)) for row in (*tried, *demonstrators(run))]
     return f"{words}\n" + ("\n" + table(("who", "mean return", "episodes"), rows) if rows else "")
 
 
 def _training(run: FitRun) -> str:
     provenance = run.provenance or {}
     versions = provenance.get("versions")
-    told = [f"{escaped(name)} {escaped(own)}" for name, own in versions.items()] if isinstance(versions, dict) else []
+    told = [f"{markdown(name)} {markdown(own)}" for name, own in versions.items()] if isinstance(versions, dict) else []
     made = f" Made with {listed(told, 20)}." if told else ""
-    rows = [(f"`{name}`", escaped(value)) for name, value in _settings(run, provenance).items()]
+    rows = [(_key(name), markdown(value)) for name, value in _settings(run, provenance).items()]
     said = f"{counted(run.steps, 'step')}, {number(run.seconds)} s.{made}"
     return f"{said}\n\n{table(('setting', 'value'), rows)}"
+
+
+def _key(name: str) -> str:
+    """The name of a setting: as code, unless a stranger made it up."""
+    return f"`{name}`" if re.fullmatch(r"[\w.-]+", name) else markdown(name)
 
 
 def _settings(run: FitRun, provenance: dict[str, Any]) -> dict[str, Any]:
@@ -162,7 +165,7 @@ def _settings(run: FitRun, provenance: dict[str, Any]) -> dict[str, Any]:
     reading = run.config.get("reading")
     places = {name: PurePath(str(run.config[name])).name for name in ("data", "mdp") if name in run.config}
     found = places | (reading if isinstance(reading, dict) else {}) | provenance.get("config", {})
-    return {re.sub(r"[`\s|]", " ", name): value for name, value in found.items() if value not in (None, "None", [], "")}
+    return {name: value for name, value in found.items() if value not in (None, "None", [], "")}
 
 
 def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

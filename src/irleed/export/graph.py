@@ -6,17 +6,18 @@ from typing import Any
 
 import numpy as np
 
-from irleed._files import beside
+from irleed._io.files import beside
+from irleed.data.conditioning import FIELDS, Conditioning
 from irleed.data.formats.base import library
-from irleed.iq.ensemble import NetworkPolicy, perceptron
-from irleed.iq.gaussian import LOG_SPREADS
-from irleed.iq.gaussian_ensemble import GaussianEnsemble
-from irleed.iq.networks import Activation
-from irleed.iq.saved import Policy
-from irleed.policy import TabularPolicy
+from irleed.model.actions import LOG_SPREADS
+from irleed.model.networks import Activation
+from irleed.policies.base import TabularPolicy
+from irleed.policies.ensemble import NetworkPolicy, perceptron
+from irleed.policies.files import Policy
+from irleed.policies.gaussian import GaussianEnsemble
 
 OPSET, IR = 13, 7  # of the year 2020: runtimes on robots are seldom the newest
-NORM_FLOOR = 1e-5  # what `irleed.iq.networks.norm_relu` adds to the variance
+NORM_FLOOR = 1e-5  # what `irleed.model.networks.norm_relu` adds to the variance
 BATCH = "batch"
 OBSERVATION, ACTION = "observation", "action"
 SCORES, MEAN, LOG_SPREAD = "log_probabilities", "mean", "log_spread"
@@ -77,7 +78,7 @@ def _choices(graph: Graph, policy: NetworkPolicy) -> tuple[Input, Outputs]:
     graph.add("LogSoftmax", graph.add("ReduceMean", each, axes=[0], keepdims=0), name=SCORES, axis=-1)
     graph.add("ArgMax", SCORES, name=ACTION, axis=-1, keepdims=0)
     actions = perceptron(policy.members.network).offsets[-1].shape[-1]
-    return ("FLOAT", policy.observation_shape), {SCORES: ("FLOAT", [actions]), ACTION: ("INT64", [])}
+    return (_kind(policy), policy.observation_shape), {SCORES: ("FLOAT", [actions]), ACTION: ("INT64", [])}
 
 
 def _quantities(graph: Graph, policy: GaussianEnsemble) -> tuple[Input, Outputs]:
@@ -95,7 +96,7 @@ def _quantities(graph: Graph, policy: GaussianEnsemble) -> tuple[Input, Outputs]
     action = graph.add("Add", reached, graph.constant("middle", middle))
     above = graph.add("Max", action, graph.constant("lowest", middle - half))  # whatever rounding does
     graph.add("Min", above, graph.constant("highest", middle + half), name=ACTION)
-    return ("FLOAT", policy.observation_shape), {name: ("FLOAT", [size]) for name in (ACTION, MEAN, LOG_SPREAD)}
+    return (_kind(policy), policy.observation_shape), {name: ("FLOAT", [size]) for name in (ACTION, MEAN, LOG_SPREAD)}
 
 
 def _table(graph: Graph, policy: TabularPolicy) -> tuple[Input, Outputs]:
@@ -115,6 +116,8 @@ def _perceptrons(graph: Graph, policy: NetworkPolicy | GaussianEnsemble) -> str:
     entries = int(np.prod(policy.observation_shape))
     rows = (policy.size, 1, -1)
     x = graph.add("Reshape", OBSERVATION, graph.constant("flat", np.array([-1, entries], np.int64)))
+    if policy.conditioning is not None:
+        x = _conditioned(graph, x, policy.conditioning)
     x = graph.add("Sub", x, graph.constant("centre", np.reshape(network.inputs.centre, rows)))
     x = seen = graph.add("Div", x, graph.constant("spread", np.reshape(network.inputs.spread, rows)))
     for layer, (weight, offset) in enumerate(zip(network.weights, network.offsets, strict=True)):
@@ -125,6 +128,22 @@ def _perceptrons(graph: Graph, policy: NetworkPolicy | GaussianEnsemble) -> str:
     if network.direct is not None:
         x = graph.add("Add", x, graph.add("MatMul", seen, graph.constant("direct", network.direct)))
     return x
+
+
+def _kind(policy: NetworkPolicy | GaussianEnsemble) -> str:
+    """Of the observations: double precision where they are conditioned, which single precision would spoil."""
+    return "FLOAT" if policy.conditioning is None else "DOUBLE"
+
+
+def _conditioned(graph: Graph, x: str, conditioning: Conditioning) -> str:
+    """See `Conditioning`; what follows is in single precision."""
+    parts = {name: np.ravel(getattr(conditioning, name)).astype(float) for name in FIELDS}
+    centre = graph.constant("conditioning centre", parts["origin"] + parts["remainder"])
+    x = graph.add("Sub", x, centre)
+    x = graph.add("Div", x, graph.constant("conditioning unit", parts["unit"]))
+    x = graph.add("Max", x, graph.constant("conditioning low", parts["low"]))
+    x = graph.add("Min", x, graph.constant("conditioning high", parts["high"]))
+    return graph.add("Cast", x, to=graph.onnx.TensorProto.FLOAT)
 
 
 def _activated(graph: Graph, x: str, activation: Activation) -> str:

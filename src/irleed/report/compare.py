@@ -4,9 +4,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from irleed.report import experiment, returns, svg
-from irleed.report.expertise import judged, ranked
+from irleed.report.expertise import compared, judged, ranked
 from irleed.report.markup import Safe, element, figure, listed, number, paragraph, part, table
-from irleed.report.runs import Estimate, ExperimentRun, FitRun, Run
+from irleed.runs.kinds import Estimate, ExperimentRun, FitRun, Run
 
 MOST_PEOPLE = 12
 # What methods are called, by the names that the command line knows them by.
@@ -72,7 +72,7 @@ def _overview(caption: str, first: str, runs: list[FitRun], *left_out: str) -> S
             "steps": run.steps,
             **dict(zip(("return, likeliest actions", "return, drawn actions"), _two(run), strict=True)),
             "log likelihood": _likelihood(run),
-            "most precise": ranked(run)[0].name if judged(run) else "says nothing of it",
+            "most precise": compared(run)[0].name if judged(run) else "says nothing of it",
         }
         for run in runs
     ]

@@ -1,8 +1,16 @@
-"""How it learnt: the measure that training follows, over its steps."""
+"""Curves of the report: training losses, and returns while learning."""
 
+from collections.abc import Mapping
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.ticker import EngFormatter
+
+from irleed._typing import Float
 from irleed.report import svg
+from irleed.report.figures import COLOURS, PAGE, Curve, styled
 from irleed.report.markup import Safe, counted, figure, number, paragraph, part, table
-from irleed.report.runs import FitRun
+from irleed.runs.kinds import FitRun
 
 MOST_POINTS, MOST_ROWS = 400, 40
 
@@ -30,3 +38,31 @@ def thinned(points: tuple[tuple[float, float], ...], most: int) -> tuple[tuple[f
     if len(points) <= most:
         return points
     return tuple(points[round(n * (len(points) - 1) / (most - 1))] for n in range(most))
+
+
+Line = tuple[Float[np.ndarray, " M"], Float[np.ndarray, " M"]]
+
+
+@styled
+def learning_curves(
+    steps: Float[np.ndarray, " T"], panels: Mapping[str, Mapping[str, Curve]], beside: Mapping[str, Mapping[str, Line]]
+) -> Figure:
+    """Curves by panel and name; those of somebody else `beside` them, steps and values each, are dotted."""
+    columns = min(len(panels), 2)
+    rows = -(-len(panels) // columns)
+    figure = Figure(figsize=(PAGE, 0.4 + 2.1 * rows), layout="constrained")
+    every = figure.subplots(rows, columns, sharey=True, squeeze=False).ravel()
+    for axes, (title, curves) in zip(every, panels.items(), strict=False):
+        for place, (name, curve) in enumerate(curves.items()):
+            colour = COLOURS[place % len(COLOURS)]
+            axes.fill_between(steps, curve.low, curve.high, color=colour, alpha=0.2, linewidth=0)
+            axes.plot(steps, curve.mean, color=colour, label=name)
+            if name in beside.get(title, {}):
+                axes.plot(*beside[title][name], ":", color=colour, linewidth=0.9, label=f"{name}, the paper")
+        axes.set(title=title, xlabel="steps", ylabel="return", xlim=(0, float(np.max(steps))))
+        axes.xaxis.set_major_formatter(EngFormatter(sep=""))
+        axes.spines[["top", "right"]].set_visible(False)
+    for axes in every[len(panels) :]:
+        axes.set_visible(False)
+    figure.legend(*every[0].get_legend_handles_labels(), frameon=False, loc="outside right upper")
+    return figure

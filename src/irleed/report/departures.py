@@ -4,7 +4,7 @@ import math
 
 from irleed.report import svg
 from irleed.report.markup import Safe, details, element, figure, join, listed, number, paragraph, table
-from irleed.report.runs import Departures, FitRun, Situation
+from irleed.runs.kinds import Departures, FitRun, Situation
 
 SIDE, HEIGHT, EDGE = 220.0, 180.0, 10.0
 FAR = 1.0  # how far, in nats, an action departs that is drawn as such

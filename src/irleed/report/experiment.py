@@ -5,9 +5,9 @@ from statistics import fmean
 from typing import Any
 
 from irleed.report import svg
-from irleed.report.fields import Fields
 from irleed.report.markup import Safe, counted, details, element, figure, listed, number, paragraph, part, table
-from irleed.report.runs import Estimate, ExperimentRun
+from irleed.runs.fields import Fields
+from irleed.runs.kinds import Estimate, ExperimentRun
 
 NAMES = {"irleed": "IRLEED", "iq": "IQ-Learn", "ileed": "ILEED", "bc": "cloning", "sqil": "SQIL", "maxent": "IRL"}
 MOST_PANELS = 16  # settings that have a plot each; more are a table with colours

@@ -5,11 +5,12 @@ from bisect import bisect_left
 
 from irleed.report import svg
 from irleed.report.markup import Safe, counted, details, element, figure, listed, number, paragraph, part, table
-from irleed.report.runs import Estimate, FitRun, Person
+from irleed.runs.kinds import Estimate, FitRun, Person
 
 MOST_DRAWN, MOST_ROWS = 40, 500
 MOST_CROSSED = 12  # demonstrators in the table of who is told apart from whom
 MOST_GROUPS = 6
+MOST_NAMED = 8
 FEW_MEMBERS = 5
 
 
@@ -42,8 +43,13 @@ def section(run: FitRun, level: int, key: str) -> Safe:
 
 
 def ranked(run: FitRun) -> list[Person]:
-    """The most precise first."""
-    return sorted(run.people, key=lambda person: -person.precision.value)
+    """The most precise first, and those who are not ranked last."""
+    return sorted(run.people, key=lambda person: (not person.ranked, -person.precision.value))
+
+
+def compared(run: FitRun) -> list[Person]:
+    """Those who are ranked, the most precise first: with enough transitions to be compared with others."""
+    return [person for person in ranked(run) if person.ranked]
 
 
 def pairs(run: FitRun) -> tuple[int, int]:
@@ -55,7 +61,7 @@ def pairs(run: FitRun) -> tuple[int, int]:
 
 def alike(run: FitRun) -> list[list[str]]:
     """Groups within which nobody is told apart from anybody, the largest there are, the most precise first."""
-    order = [person.precision for person in ranked(run)]
+    order = [person.precision for person in compared(run)]
     # Intervals that all overlap each other have a point in common, and it can be the low end of one of them.
     ends = sorted({-math.inf if e.low is None else e.low for e in order}, reverse=True)
     found: list[list[str]] = []
@@ -67,14 +73,16 @@ def alike(run: FitRun) -> list[list[str]]:
 
 
 def judged(run: FitRun) -> bool:
-    """Whether the algorithm says who is better; some take everyone for equal."""
-    return len({person.precision.value for person in run.people}) > 1
+    """Whether the run says who is better; some algorithms take everyone for equal, and few data say nothing."""
+    return len({person.precision.value for person in compared(run)}) > 1
 
 
 def said(run: FitRun) -> list[str]:
     """What the numbers allow to say, and what they do not."""
     if len(run.people) == 1:
         return ["There is one demonstrator, and so nobody to compare with."]
+    if len(compared(run)) < 2:
+        return ["Too few transitions to rank the demonstrators: their precisions are no more than a first guess."]
     if not judged(run):
         algorithm = run.config.get("algorithm", "this algorithm")
         return [f"Everyone has the same precision: {algorithm} takes all for equal, and says nothing of who is better."]
@@ -82,6 +90,11 @@ def said(run: FitRun) -> list[str]:
         return ["These estimates have no intervals: nobody is told apart, and the order may be chance."]
     told, all_ = pairs(run)
     sentences = [f"Of {counted(all_, 'pair')} of demonstrators, the intervals tell {number(told)} apart."]
+    left = [person.name for person in run.people if not person.ranked]
+    if left:
+        names = listed(left[:MOST_NAMED])
+        more = f" and {counted(len(left) - MOST_NAMED, 'other')}" if len(left) > MOST_NAMED else ""
+        sentences.append(f"Not ranked and without intervals, as they have too few transitions: {names}{more}.")
     groups = [listed(group) for group in alike(run)] if len(run.people) <= MOST_DRAWN else []
     if groups:
         more = f"; and {counted(len(groups) - MOST_GROUPS, 'more group')}" if len(groups) > MOST_GROUPS else ""
@@ -126,7 +139,8 @@ def _all(order: list[Person]) -> Safe:
     headings = ["demonstrator", "rank", "precision", "bias", "transitions", "log likelihood", "share of what is known"]
     rows = [
         (
-            person.name, rank, person.precision, person.bias, person.transitions, person.log_likelihood,
+            person.name, rank if person.ranked else None, person.precision, person.bias, person.transitions,
+            person.log_likelihood,
             None if person.weight is None else f"{person.weight:.0%}",
         )
         for rank, person in enumerate(order[:MOST_ROWS], 1)

@@ -1,20 +1,20 @@
 """The data, how to make the run again, and what to cite."""
 
 import json
-import shlex
 from importlib.metadata import version
 from typing import Any
 
-from irleed.report.fields import Fields
+from irleed._io.text import one_line, shell
 from irleed.report.markup import Safe, details, element, listed, listing, number, paragraph, part, table
-from irleed.report.runs import ExperimentRun, FitRun, Run
+from irleed.runs.fields import Fields
+from irleed.runs.kinds import ExperimentRun, FitRun, Run
 
 MOST_PEOPLE = 200
 # What `irleed fit` does unless told otherwise: a command that says it would be long, and no clearer.
 USUAL = {
     "algorithm": "irleed", "estimator": "map", "planner": "soft", "seeds": "8", "steps": "None", "ends": "neutral",
     "seed": "0", "mdp": "None", "env": "None", "discount": "0.95", "endless": "False", "demonstrator": "data",
-    "action": "None", "clip": "False", "baselines": "False",
+    "action": "None", "clip": "False", "baselines": "False", "expansion": "100.0",
 }  # fmt: skip
 PAPER = """@inproceedings{beliaev2025irleed,
   title     = {Inverse Reinforcement Learning by Estimating Expertise of Demonstrators},
@@ -45,7 +45,7 @@ def section(run: FitRun, level: int, key: str) -> Safe:
     ]  # fmt: skip
     headings = ["demonstrator", "episodes", "transitions", "mean length", "mean return", "ended", "cut off"]
     more = f"; the first {MOST_PEOPLE} of {len(people)}" if len(people) > MOST_PEOPLE else ""
-    odd = facts.texts("warnings")
+    odd = [warning for warning in facts.texts("warnings") if warning not in run.warnings]  # those are said in short
     notes = [paragraph("What is odd about them:"), listing(odd)] if odd else []
     return part(level, "The data", key, paragraph(said), *notes, table(f"Who showed what{more}", headings, rows))
 
@@ -68,13 +68,13 @@ def reproduce(runs: list[Run], level: int, key: str) -> Safe:
 
 
 def command(run: Run) -> str:
-    """What to type to make the run again, elsewhere."""
+    """What to type to make the run again, elsewhere; one line, in which every word is quoted that needs to be."""
     if isinstance(run, ExperimentRun):
-        return shlex.join(["irleed", "experiment", run.experiment, *_flags(run.config), "--out", "AGAIN"])
+        return shell(["irleed", "experiment", run.experiment, *_flags(run.config), "--out", "AGAIN"])
     reading = run.config.get("reading")
     settings = run.config | (reading if isinstance(reading, dict) else {})
-    if "python" in settings:  # saved by `irleed.result.AbstractFit.save`
-        return f"# in Python: {settings['python']}, with the settings below"
+    if "python" in settings:  # saved by `irleed.fit.result.AbstractFit.save`
+        return f"# in Python: {one_line(settings['python'])}, with the settings below"
     words = ["irleed", "fit", str(settings.get("data", "DATA"))]
     for name, usual in USUAL.items():
         value = str(settings.get(name, usual))
@@ -83,7 +83,7 @@ def command(run: Run) -> str:
     chosen = settings.get("obs")
     if isinstance(chosen, list) and chosen:
         words += ["--obs", *map(str, chosen)]
-    return shlex.join([*words, "--out", "AGAIN"])
+    return shell([*words, "--out", "AGAIN"])
 
 
 def _flags(config: dict[str, Any]) -> list[str]:

@@ -1,8 +1,12 @@
-"""The figures, as pure functions of arrays: no global plotting state, no window, nothing written."""
+"""Figures as files, for papers and pages, and how they look."""
 
 import dataclasses
+import functools
 import math
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ParamSpec
 
 import matplotlib
 import numpy as np
@@ -14,9 +18,57 @@ from matplotlib.image import AxesImage
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
+from irleed._io.files import beside
+from irleed._io.text import escaped, shortened
 from irleed._typing import Array, Float
 from irleed.errors import ConfigError, problem
-from irleed.report.style import COLOURS, COLUMN, MARKERS, MISSING, PAGE, TALLEST, styled
+
+P = ParamSpec("P")
+
+COLUMN, PAGE = 3.4, 7.0  # widths in inches: of a column, of both
+TALLEST = 24.0
+# Okabe and Ito's colours, told apart by every kind of colour vision; markers tell the same in grey.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X")  # one more than colours: together they tell 42 curves apart
+MISSING = "0.88"
+STYLE: dict[Any, Any] = {
+    "font.size": 8,
+    "axes.titlesize": 8,
+    "axes.labelsize": 8,
+    "xtick.labelsize": 7,
+    "ytick.labelsize": 7,
+    "legend.fontsize": 7,
+    "axes.linewidth": 0.6,
+    "lines.linewidth": 1.3,
+    "lines.markersize": 3.5,
+    "pdf.fonttype": 42,  # text stays text
+}
+
+
+def styled(draw: Callable[P, Figure]) -> Callable[P, Figure]:
+    """Draw in this style, and leave matplotlib's settings as they were."""
+
+    @functools.wraps(draw)
+    def wrapped(*args: P.args, **kwargs: P.kwargs) -> Figure:
+        with matplotlib.rc_context(STYLE):
+            return draw(*args, **kwargs)
+
+    return wrapped
+
+
+def save(figure: Figure, path: str | os.PathLike[str]) -> tuple[Path, Path]:
+    """Write ``path.png`` and ``path.pdf``, each whole or not at all; `path` has no suffix. Returns both paths."""
+    png, pdf = Path(f"{os.fspath(path)}.png"), Path(f"{os.fspath(path)}.pdf")
+    with matplotlib.rc_context(STYLE):
+        _write(figure, png, dpi=200, metadata={"Software": None})
+        _write(figure, pdf, metadata={"CreationDate": None, "Creator": None, "Producer": None})  # the same bytes again
+    return png, pdf
+
+
+def _write(figure: Figure, path: Path, **settings) -> None:
+    with beside(path) as file:
+        figure.savefig(file, format=path.suffix[1:], **settings)
+
 
 LONGEST_NAME = 28
 # An interval is drawn at most this many times beyond the smallest and largest estimate.
@@ -106,7 +158,8 @@ def expertise_bars(
     axes.plot(centre, place, "o", color=COLOURS[0], clip_on=False)
     for cut, edge, marker in ((low < limits[0], limits[0], "<"), (high > limits[1], limits[1], ">")):
         axes.plot(np.full(cut.sum(), edge), place[cut], marker, color=COLOURS[0], clip_on=False)
-    labels = [_shortened(names[int(i)]) for i in order] if pitch >= 0.08 else []  # too dense to be read
+    shown = order if pitch >= 0.08 else []  # too dense to be read
+    labels = [shortened(escaped(names[int(i)]), LONGEST_NAME) for i in shown]
     axes.set_yticks(place[: len(labels)], labels, parse_math=False, fontsize=min(7.0, 60 * pitch))
     axes.set(xscale="log", xlim=limits, ylim=(-0.7, len(names) - 0.3), xlabel="precision (1 = geometric mean)")
     _decimal_ticks(axes, limits)
@@ -232,7 +285,3 @@ def _colour_map():
 
 def _number(value: float) -> str:
     return "∞" if math.isinf(value) else f"{value:g}"
-
-
-def _shortened(name: str) -> str:
-    return name if len(name) <= LONGEST_NAME else name[: LONGEST_NAME - 1] + "…"

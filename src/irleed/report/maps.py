@@ -4,10 +4,9 @@ import math
 
 import numpy as np
 
-from irleed.report.markup import Safe, details, element, figure, number, paragraph, table
-from irleed.report.png import data_uri
-from irleed.report.runs import FitRun
+from irleed.report.markup import Safe, data_uri, details, element, figure, number, paragraph, table
 from irleed.report.svg import drawing
+from irleed.runs.kinds import FitRun
 
 CELL = 20.0
 MOST_CELLS = 400  # each with its value at hand; larger grids are pictures

@@ -1,12 +1,37 @@
-"""HTML as values: whatever is not made here is text, and is escaped where it enters."""
+"""HTML that cannot be broken by what is in it, and pictures as data URIs."""
 
+import base64
 import html
-import re
+import struct
+import zlib
 from collections.abc import Iterable, Sequence
 
-from irleed.report.runs import Estimate
+import numpy as np
+
+from irleed._io.text import shortened, visible
+from irleed._typing import Shaped
+from irleed.runs.kinds import Estimate
+
+COLOUR_TYPES = {1: 0, 3: 2, 4: 6}  # by channels: grey, colour, colour with opacity
+
+
+def data_uri(pixels: Shaped[np.ndarray, "H W C"]) -> str:
+    """Bytes as a PNG picture of 1 (grey), 3 (colour) or 4 channels (with opacity), to be used as an address."""
+    height, width, channels = pixels.shape
+    head = struct.pack(">IIBBBBB", width, height, 8, COLOUR_TYPES[channels], 0, 0, 0)
+    # Every row starts with the number of its filter; 0 is none.
+    rows = np.pad(pixels.reshape(height, width * channels), ((0, 0), (1, 0)))
+    chunks = (b"IHDR", head), (b"IDAT", zlib.compress(rows.tobytes(), 9)), (b"IEND", b"")
+    picture = b"\x89PNG\r\n\x1a\n" + b"".join(_chunk(name, body) for name, body in chunks)
+    return "data:image/png;base64," + base64.b64encode(picture).decode()
+
+
+def _chunk(name: bytes, body: bytes) -> bytes:
+    return struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body))
+
 
 VOID = ("meta", "img", "br")
+LONGEST = 5_000  # characters of a piece of text
 
 
 class Safe(str):
@@ -14,19 +39,15 @@ class Safe(str):
 
 
 def text(value: object) -> Safe:
-    """Anything as it is to be read; what is HTML already stays."""
+    """Anything as it is to be read, without characters that cannot be seen; what is HTML already stays."""
     if isinstance(value, Safe):
         return value
-    shown = "" if value is None else str(value)
-    # Characters that are not there to be seen, among them those that turn the direction of what follows.
-    return Safe(
-        html.escape(re.sub(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]", "\ufffd", shown))
-    )
+    return Safe(html.escape(visible("" if value is None else str(value))))
 
 
 def join(parts: Iterable[object]) -> Safe:
-    """One after the other."""
-    return Safe("".join(text(part) for part in parts))
+    """One after the other; of a long text the beginning."""
+    return Safe("".join(text(shortened(part, LONGEST) if type(part) is str else part) for part in parts))
 
 
 def element(tag: str, *children: object, **attributes: object) -> Safe:

@@ -7,12 +7,12 @@ from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 
+from irleed._io.files import beside
 from irleed.errors import ConfigError, problem
 from irleed.report import compare, curves, departures, experiment, expertise, facts, maps, returns
 from irleed.report.markup import Safe, counted, element, join, listed, listing, number, paragraph, part
-from irleed.report.reading import read_run
-from irleed.report.runs import ExperimentRun, FitRun, Run
-from irleed.store import beside
+from irleed.runs.kinds import ExperimentRun, FitRun, Run
+from irleed.runs.reader import read_run
 
 
 def write(runs: list[Path], out: Path) -> Path:
@@ -91,7 +91,8 @@ def _short(run: Run, level: int, key: str) -> Safe:
         return part(level, title, f"{key}-short", listing(experiment.said(run), "short"))
     points = [returns.said(run)[0]]
     if expertise.judged(run):
-        first, last = expertise.ranked(run)[0], expertise.ranked(run)[-1]
+        order = expertise.compared(run)
+        first, last = order[0], order[-1]
         points.append(
             f"Most precise: {first.name} ({number(first.precision.value)}); least: {last.name} "
             f"({number(last.precision.value)}). {expertise.said(run)[0]}"

@@ -1,8 +1,9 @@
 """What was learnt, and how good it is: returns of the policy beside those of every demonstrator."""
 
+from irleed._io.text import name
 from irleed.report import svg
 from irleed.report.markup import Safe, counted, element, figure, interval, listed, number, paragraph, part, table
-from irleed.report.runs import Estimate, FitRun
+from irleed.runs.kinds import Estimate, FitRun
 
 MOST_DRAWN, MOST_ROWS = 40, 500
 MOST_FILM = 1_000_000  # characters of films on a page
@@ -50,7 +51,7 @@ def _film(run: FitRun, room: int) -> list[Safe]:
         f"An episode by the policy's likeliest actions, from seed {film.seed}: return {number(film.total)} in "
         f"{counted(film.steps, 'step')}; {each} is shown."
     )
-    label = f"{run.config.get('env')}: {said}"
+    label = f"{name(run.config.get('env'))}: {said}"
     moves = len(film.moving) + len(film.still) <= room  # or the still picture has to do
     shown = (
         *([element("img", src=film.moving, alt=label, class_="moving")] if moves else []),

@@ -10,7 +10,7 @@ from irleed.cli import main
 from irleed.data import Reading, load, save
 from irleed.data.formats import FORMATS, recognise
 from irleed.errors import ConfigError, DataError
-from irleed.policy import TabularPolicy
+from irleed.policies.base import TabularPolicy
 
 TABLE = "episode,demonstrator,obs,action\n0,anna,0,1\n0,anna,1,0\n0,anna,0,\n1,ben,1,1\n1,ben,0,\n"
 

@@ -4,13 +4,15 @@ import json
 import pickle
 import random
 import shutil
+from pathlib import Path
 
 import datasets
 import jax
 import numpy as np
+import pyarrow as pa
 import pytest
 
-from irleed.data import Demonstrations, Episode, lazy
+from irleed.data import Demonstrations, Episode, lazy, limits
 from irleed.data.formats.base import Reading
 from irleed.data.formats.imitation import FORMAT, write
 from irleed.errors import DataError
@@ -153,9 +155,8 @@ def test_files_elsewhere_are_not_read(stored, refusal):
 
 @pytest.mark.parametrize(
     "name, tries, large",
-    [("data-00000-of-00001.arrow", 100, 0), ("data-00000-of-00001.arrow", 100, 1), ("state.json", 25, 0),
-     ("dataset_info.json", 25, 0)],
-)  # fmt: skip
+    [("data-00000-of-00001.arrow", 100, 0), ("data-00000-of-00001.arrow", 100, 1), ("state.json", 25, 0)],
+)
 def test_spoilt_folders_are_refused_or_read(stored, name, tries, large, monkeypatch):
     monkeypatch.setattr(lazy, "LARGE", 1 if large else lazy.LARGE)
     path, chance = stored(columns()), random.Random(0)
@@ -172,6 +173,47 @@ def test_spoilt_folders_are_refused_or_read(stored, name, tries, large, monkeypa
                 assert len(str(error).splitlines()) == 1
                 refused += 1
     assert refused > 0
+
+
+def rewritten(path, table: pa.Table, **options) -> Path:
+    """The folder with another table in it."""
+    with pa.ipc.new_stream(path / "data-00000-of-00001.arrow", table.schema, **options) as stream:
+        stream.write_table(table)
+    return path
+
+
+@pytest.mark.parametrize("large", [False, True])
+def test_nothing_in_a_table_grows_when_it_is_read(stored, refusal, large, monkeypatch):
+    """A kilobyte of zstd is a gigabyte; an entry of a dictionary, or a view, may be in every row."""
+    monkeypatch.setattr(lazy, "LARGE", 1 if large else lazy.LARGE)
+    path = stored(columns())
+    table = pa.ipc.open_stream((path / "data-00000-of-00001.arrow").read_bytes()).read_all()
+    assert read(rewritten(path, table)).transitions == 5
+    for codec in ("zstd", "lz4"):
+        options = pa.ipc.IpcWriteOptions(compression=codec)
+        assert "compressed" in refusal(rewritten(path, table, options=options))
+    who = pa.array(["a", "b"])
+    assert "dictionaries" in refusal(rewritten(path, table.append_column("who", who.dictionary_encode())))
+    views = table.append_column("who", who.cast(pa.string_view()))
+    assert "other kinds" in refusal(rewritten(path, views), demonstrator="who")
+    place = table.column_names.index("infos")
+    info = pa.ListViewArray.from_arrays([0, 0], [1, 1], pa.array([json.dumps({"pilot": "x"})]))
+    assert read(rewritten(path, table.set_column(place, "infos", info))).names == ("expert",)
+    kind = pa.list_(pa.list_(pa.float32(), 0))
+    empty = pa.array([[[]] * 4, [[]] * 3], kind)
+    place = table.column_names.index("obs")
+    assert "lists of no numbers" in refusal(rewritten(path, table.set_column(place, "obs", empty)))
+
+
+def test_files_and_trajectories_count(stored, refusal, monkeypatch):
+    path = stored(columns())
+    state = json.loads((path / "state.json").read_text())
+    state["_data_files"] = 2 * state["_data_files"]
+    (path / "state.json").write_text(json.dumps(state))
+    assert "a file twice" in refusal(path)
+    path = stored(columns())
+    monkeypatch.setattr(limits, "ALWAYS", 1000)
+    assert "--expansion" in refusal(path, expansion=0.1)
 
 
 def played(rewards=True, kind="f4") -> Demonstrations:
@@ -202,7 +244,7 @@ def test_nothing_is_written_over_and_nothing_left_behind(tmp_path, monkeypatch):
     write(played(), tmp_path / "out")
     with pytest.raises(DataError, match="exists"):
         write(played(), tmp_path / "out")
-    monkeypatch.setattr("irleed.data.formats.imitation.os.rename", lambda *_: 1 / 0)
+    monkeypatch.setattr("irleed._io.files.os.replace", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         write(played(), tmp_path / "other")
     assert [path.name for path in tmp_path.iterdir()] == ["out"]

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.f2py
 import pytest
 
-from irleed.data import Demonstrations
+from irleed.data import Demonstrations, limits
 from irleed.data.formats.base import Reading
 from irleed.data.formats.iq_learn import FORMAT
 from irleed.errors import DataError
@@ -109,6 +109,7 @@ def test_other_files_are_not_recognised(tmp_path):
 
 def test_demonstrators(tmp_path, refusal):
     who = {"who": ["Zoë", "Ann"], "number": np.array([7, 8]), "text": np.array(["p", "q"]), "odd": [1], "bad": [[], []]}
+    who["long"] = [10**5000, 1]  # more digits than Python converts to text
     path = stored(tmp_path / "expert.pkl", trajectories() | who)
     assert read(path).names == read(path, demonstrator="episode").names == ("expert",)
     assert read(path, demonstrator="who").names == ("Zoë", "Ann")
@@ -118,6 +119,7 @@ def test_demonstrators(tmp_path, refusal):
     assert "'states'" in refusal(path, demonstrator="pilot")
     assert "1 values" in refusal(path, demonstrator="odd")
     assert "other kinds" in refusal(path, demonstrator="bad")
+    assert "other kinds" in refusal(path, demonstrator="long")
     assert "no others" in refusal(path, obs=("images",))
 
 
@@ -238,13 +240,52 @@ def test_instructions_that_are_no_data(tmp_path, code, refusal):
 
 
 def test_shared_parts_do_not_multiply(tmp_path, refusal):
-    part: list = [0.0] * 100
-    for _ in range(12):
-        part = [part] * 100
-    assert "shared too often" in refusal(stored(tmp_path / "expert.pkl", trajectories(states=part)))
     loop: list = []
     loop.append(loop)
     assert "too deeply" in refusal(stored(tmp_path / "expert.pkl", trajectories(states=loop)))
+
+
+def shared(times: int) -> list:
+    part: list = [0.0] * 10
+    for _ in range(times):
+        part = [part] * 10
+    return part
+
+
+BLOCK = bytes(100_000)
+DTYPE = b"cnumpy\ndtype\nX\x02\0\0\0u1\x85R"
+
+
+def bomb(kind: str) -> bytes:
+    """A small pickle of a dict of large things."""
+    data = BLOCK + b"\0" if kind == "text" else BLOCK
+    start = b"\x80\x04}X\x01\0\0\0s]("
+    frombuffer = b"cnumpy.core.numeric\n_frombuffer\n(h\x01h\x02J\xa0\x86\x01\0\x85X\x01\0\0\0CtR"
+    store = b"B" + len(data).to_bytes(4, "little") + data + b"q\x01" + DTYPE + b"q\x02"
+    if kind == "buffers":  # the same bytes as many arrays
+        return start + store + 1000 * frombuffer + b"es."
+    if kind == "copies":  # the same from bytes that can be changed, which have to be copied
+        store = b"\x96" + len(data).to_bytes(8, "little") + data + b"q\x01" + DTYPE + b"q\x02"
+        return start + store + 1000 * frombuffer + b"es."
+    if kind == "texts":  # bytes of texts, over and over
+        call = b"c_codecs\nencode\n(h\x01X\x06\0\0\0latin1tR"
+        return start + b"X" + len(data).to_bytes(4, "little") + data + b"q\x01" + 1000 * call + b"es."
+    return pickle.dumps(
+        {
+            "keys": {str(i): shared(3) for i in range(50)},  # a limit for each key would be none
+            "lists": {"s": [[] for _ in range(20_000)]},
+            "one long text": {"s": ["x" * 10_000, *range(100)]},
+        }[kind],
+        4,
+    )
+
+
+@pytest.mark.parametrize("kind", ["buffers", "copies", "texts", "keys", "lists", "one long text"])
+def test_all_that_a_pickle_makes_counts_against_one_limit(tmp_path, monkeypatch, kind):
+    monkeypatch.setattr(limits, "ALWAYS", 1_000_000)
+    (tmp_path / "expert.pkl").write_bytes(bomb(kind))
+    with pytest.raises(DataError, match=r"bytes in memory from .*--expansion"):
+        read(tmp_path / "expert.pkl", expansion=1.0)
 
 
 @pytest.mark.parametrize("protocol", [2, 4, 5])

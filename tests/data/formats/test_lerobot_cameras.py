@@ -17,7 +17,7 @@ import pytest
 from PIL import Image
 
 from irleed.data import lazy
-from irleed.data.formats import video
+from irleed.data.formats import media as video
 from irleed.data.formats.base import Reading
 from irleed.data.formats.lerobot import FORMAT
 from irleed.data.lazy import LazyRows

@@ -14,6 +14,7 @@ from irleed.data.formats import parquet
 from irleed.data.formats.base import Reading
 from irleed.data.formats.tables import FORMAT
 from irleed.data.lazy import LazyRows
+from irleed.data.limits import Budget
 from irleed.errors import DataError
 
 ROWS = 40
@@ -206,6 +207,6 @@ def test_files_may_have_their_columns_in_other_orders(tmp_path, everything_is_la
     obs, other = of(pa.list_(pa.uint8(), 3)), [{"a": None, "b": "x"}] * ROWS
     one = stored(tmp_path / "one.parquet", obs=obs, other=other)
     two = stored(tmp_path / "two.parquet", other=other, obs=obs)
-    rows, empty = parquet.Files([one, two], tmp_path).observations(["obs"])
+    rows, empty = parquet.Files([one, two], tmp_path, Budget()).observations(["obs"])
     assert isinstance(rows, LazyRows) and not empty.any()
     np.testing.assert_array_equal(rows, np.concatenate([VALUES, VALUES]))

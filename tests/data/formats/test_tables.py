@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from irleed.data import Demonstrations
+from irleed.data import Demonstrations, limits
 from irleed.data.formats.base import Reading
 from irleed.data.formats.tables import FORMAT
 from irleed.errors import DataError
@@ -244,3 +244,18 @@ def test_a_damaged_file_is_read_or_refused(tmp_path, suffix):
             assert len(str(error).splitlines()) == 1
             refused += 1
     assert refused > 50
+
+
+def test_what_a_csv_file_is_called_decompresses_nothing(tmp_path):
+    """Arrow would take a file for what its name ends in."""
+    (tmp_path / "data.csv.gz").write_text("episode,obs,action\n0,1,0\n0,2,\n")
+    assert FORMAT.read(tmp_path / "data.csv.gz", Reading()).transitions == 1
+
+
+def test_episodes_count_besides_their_numbers(tmp_path, monkeypatch):
+    """An episode of two steps takes a kilobyte while data are put together."""
+    monkeypatch.setattr(limits, "ALWAYS", 1)
+    (tmp_path / "data.csv").write_text("episode,obs,action\n" + "".join(f"{i},0,0\n{i},0,\n" for i in range(100)))
+    with pytest.raises(DataError, match="--expansion"):
+        FORMAT.read(tmp_path / "data.csv", Reading(expansion=50.0))
+    assert FORMAT.read(tmp_path / "data.csv", Reading()).episodes == 100

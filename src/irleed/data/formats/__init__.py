@@ -5,6 +5,7 @@ from pathlib import Path
 from irleed.data.demonstrations import Demonstrations, Episode
 from irleed.data.formats import atari_grand_challenge, d4rl, imitation, iq_learn, lerobot, minari, robomimic, tables
 from irleed.data.formats.base import Format, Reading, refuse
+from irleed.data.formats.folders import inside
 
 __all__ = ["FORMATS", "Format", "Reading", "read_folder", "recognise"]
 
@@ -23,12 +24,14 @@ FORMATS = (
 
 def recognise(path: Path) -> Format | None:
     """The first format whose content this has."""
+    if not (path.is_file() or path.is_dir()):  # a pipe would be waited for
+        return None
     return next((kind for kind in FORMATS if kind.recognises(path)), None)
 
 
 def read_folder(path: Path, reading: Reading) -> Demonstrations:
     """A folder of files of any of the formats: whoever has a file of their own is called after it."""
-    found = [(file, recognise(file)) for file in sorted(path.iterdir()) if file.is_file()]
+    found = [(file, recognise(file)) for file in sorted(path.iterdir()) if inside(path, file).is_file()]
     known = [(file, kind) for file, kind in found if kind is not None]
     if not known:
         names = ", ".join(kind.name for kind in FORMATS)

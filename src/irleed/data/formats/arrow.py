@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from irleed._npz import CORRUPT, printable
+from irleed._io.npz import CORRUPT, printable
+from irleed._io.text import one_line
 from irleed._typing import Bool, Int, Shaped
-from irleed.data.checks import listed
 from irleed.data.formats.base import joined, library, refuse
+from irleed.data.validation import listed
 
 
 @contextlib.contextmanager
@@ -20,26 +21,38 @@ def arrow_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except (*CORRUPT, csv.Error, library("pyarrow", "formats").ArrowException) as error:
-        got = printable(" ".join(str(error).split())[:200])
+        got = one_line(error)
         refuse(path, f"an unreadable table ({got})", "a whole CSV or Parquet file", "copy or write it again")
+
+
+def coded(table: Any, name: str, path: Path) -> tuple[Int[np.ndarray, " R"], Any]:
+    """A column of names as numbers, and the names as an Arrow array of text, in the order in which they occur."""
+    arrow, compute = library("pyarrow", "formats"), library("pyarrow.compute", "formats")
+    with arrow_errors(path):
+        column = table.column(name)
+        # Each text of a dictionary is looked at once, however often it occurs.
+        column = column if arrow.types.is_dictionary(column.type) else column.cast(arrow.string()).dictionary_encode()
+        column = column.unify_dictionaries().combine_chunks()
+        text = compute.utf8_trim_whitespace(column.dictionary.cast(arrow.string())).dictionary_encode()
+        code = text.indices.take(column.indices)
+        empty = code.is_null().to_numpy(zero_copy_only=False)
+        refuse_row(empty, path, f"no {name}", "one in every row", "fill it in")
+        code = code.dictionary_encode()
+        return code.indices.to_numpy(zero_copy_only=False), text.dictionary.take(code.dictionary)
 
 
 def labelled(table: Any, name: str, path: Path) -> tuple[Int[np.ndarray, " R"], list[str]]:
     """A column of names as numbers, and the names as text."""
-    arrow, compute = library("pyarrow", "formats"), library("pyarrow.compute", "formats")
-    with arrow_errors(path):
-        text = compute.utf8_trim_whitespace(table.column(name).cast(arrow.string())).combine_chunks()
-        empty = text.is_null().to_numpy(zero_copy_only=False)
-        coded = text.dictionary_encode()
-    refuse_row(empty, path, f"no {name}", "one in every row", "fill it in")
-    return coded.indices.to_numpy(zero_copy_only=False), coded.dictionary.to_pylist()
+    code, names = coded(table, name, path)
+    return code, names.to_pylist()
 
 
 def numbers(table: Any, name: str, path: Path) -> tuple[Shaped[np.ndarray, "R *v"], Bool[np.ndarray, " R"]]:
     """A column of numbers or of vectors, and which of its rows are empty; these are filled with zeros."""
     arrow, place = library("pyarrow", "formats"), f"{printable(path)}, column {name!r}"
     array = table.column(name).combine_chunks()
-    array = array.dictionary_decode() if arrow.types.is_dictionary(array.type) else array
+    if arrow.types.is_dictionary(array.type) and is_number(array.type.value_type):
+        array = array.dictionary_decode()
     inner, shape = array.drop_null(), ()
     if _is_list(arrow, array.type):
         width = np.unique(inner.value_lengths().to_numpy(zero_copy_only=False))

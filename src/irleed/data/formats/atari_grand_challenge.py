@@ -7,25 +7,27 @@ from typing import NamedTuple
 
 import numpy as np
 
-from irleed._npz import CORRUPT, printable
+from irleed._io.npz import CORRUPT, printable
 from irleed._typing import Array, Int
-from irleed.data.checks import listed
 from irleed.data.demonstrations import Demonstrations, Episode
 from irleed.data.formats.base import Format, Reading, library, refuse
-from irleed.data.lazy import LazyRows
-from irleed.data.sources import Source
+from irleed.data.formats.folders import inside, regular
+from irleed.data.lazy import LazyRows, Source
+from irleed.data.validation import listed
 
 COLUMNS = ("frame", "reward", "score", "terminal", "action")
 WORDS = {"True": "1", "False": "0"}  # how some versions write the flags
 LOOKS = ("screen", "grey84")  # what --obs may choose
 SIDE = 84
-MOST_PIXELS = 1 << 24  # of a screen: 160 x 210 in the published ones
+MOST_PIXELS = 1 << 20  # of a screen: 160 x 210 in the published ones
+LARGEST = 1 << 25  # bytes of a trajectory: a minute at 60 frames a second takes about 100,000
 
 
 class Game(NamedTuple):
-    """The folders of one game."""
+    """The folders of one game, and the folder that both are in."""
 
     name: str
+    root: Path
     screens: Path
     trajectories: Path
 
@@ -33,16 +35,16 @@ class Game(NamedTuple):
 class Screens(Source):
     """Pictures of one episode, called by their numbers."""
 
-    def __init__(self, folder: Path, first: int, count: int, look: str):
-        self.folder, self.first, self.look, self.dtype = folder, first, look, np.dtype(np.uint8)
-        self.shape = (count, *_picture(folder / f"{first}.png", look).shape)
+    def __init__(self, root: Path, folder: Path, first: int, count: int, look: str):
+        self.root, self.folder, self.first, self.look, self.dtype = root, folder, first, look, np.dtype(np.uint8)
+        self.shape = (count, *_picture(root, folder / f"{first}.png", look).shape)
 
     def read(self, rows: Int[np.ndarray, " K"]) -> np.ndarray:
         """Decode these pictures."""
         values = np.empty((len(rows), *self.shape[1:]), np.uint8)
         for i, row in enumerate(rows):
             path = self.folder / f"{self.first + row}.png"
-            picture = _picture(path, self.look)
+            picture = _picture(self.root, path, self.look)
             if picture.shape != self.shape[1:]:
                 refuse(path, f"shape {picture.shape}", f"{self.shape[1:]}, as the first has", "copy it again")
             values[i] = picture
@@ -72,7 +74,7 @@ def read(path: Path, reading: Reading) -> Demonstrations:
     episodes = []
     for number, file in files:
         name = game.name if reading.named else f"{game.name} {number}"
-        episodes.append(_episode(file, game.screens / file.stem, look, name))
+        episodes.append(_episode(game.root, regular(game.root, file), game.screens / file.stem, look, name))
     return Demonstrations.from_episodes(episodes, where=printable(path))
 
 
@@ -90,17 +92,17 @@ def _game(path: Path) -> Game:
     if name not in games:
         example = f"name its folder, as {printable(root / 'trajectories' / games[0])}" if games else "copy it again"
         refuse(path, f"games {listed(games) or 'none'}", "one", example)
-    return Game(name, root / "screens" / name, root / "trajectories" / name)
+    return Game(name, root, *(inside(root, root / kind / name) for kind in ("screens", "trajectories")))
 
 
-def _episode(file: Path, screens: Path, look: str, name: str) -> Episode:
+def _episode(root: Path, file: Path, screens: Path, look: str, name: str) -> Episode:
     """Row t has the screen, what was done on it, and what had been earned when it was reached.
 
     So reward and end of row t + 1 belong to the action of row t, and the last row's action led to no known screen. Rows
     before the first screen are left out, and rows after the last: versions differ in whether screens start at 0 or 1.
     """
     frame, reward, terminal, action = _rows(file)
-    pictures = _numbered(screens, ".png")
+    pictures = _numbered(inside(root, screens), ".png")
     seen = np.flatnonzero(np.isin(frame, list(pictures)))
     if len(seen) < 2:
         refuse(screens, f"screens of {len(seen)} of {len(frame)} frames", "two or more", "copy it, or leave both out")
@@ -111,12 +113,14 @@ def _episode(file: Path, screens: Path, look: str, name: str) -> Episode:
     early = np.flatnonzero(terminal[kept][:-1])
     if len(early):
         refuse(file, f"terminal at frame {frame[kept][early[0]]}", "the last frame alone", "cut the file there")
-    obs = LazyRows.of(Screens(screens, int(frame[seen[0]]), len(seen), look))
+    obs = LazyRows.of(Screens(root, screens, int(frame[seen[0]]), len(seen), look))
     return Episode(obs, action[kept][:-1], bool(terminal[kept][-1]), name, reward[kept][1:])
 
 
 def _rows(file: Path) -> tuple[Array, Array, Array, Array]:
     """Frames, rewards, ends and actions of a file."""
+    if file.stat().st_size > LARGEST:
+        refuse(file, f"{file.stat().st_size:,} bytes", f"at most {LARGEST:,}", "check that it is a trajectory")
     try:
         lines = [line.replace(" ", "") for line in file.read_text("utf-8").splitlines() if line.strip()]
         head = next((i for i, line in enumerate(lines[:3]) if line.split(",")[:1] == ["frame"]), 0)
@@ -150,8 +154,9 @@ def _numbered(folder: Path, ending: str) -> dict[int, Path]:
         refuse(folder, f"an unreadable folder ({error.strerror})", "a folder", "copy it, or leave the episode out")
 
 
-def _picture(path: Path, look: str) -> np.ndarray:
+def _picture(root: Path, path: Path, look: str) -> np.ndarray:
     """A screen as it is, or grey and small."""
+    regular(root, path)
     image = library("PIL.Image", "formats")
     try:
         with image.open(path, formats=("PNG",)) as picture:

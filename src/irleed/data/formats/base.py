@@ -8,12 +8,12 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from irleed._npz import printable
+from irleed._io.npz import printable
 from irleed._typing import Shaped
-from irleed.data.checks import listed
 from irleed.data.demonstrations import Demonstrations
 from irleed.data.lazy import LazyRows, SideBySide
 from irleed.data.limits import EXPANSION, Budget
+from irleed.data.validation import listed
 from irleed.errors import ConfigError, DataError, problem
 
 
@@ -33,9 +33,9 @@ class Reading:
     refused before it is decompressed."""
 
     def __post_init__(self) -> None:
-        if not self.expansion > 0:
-            remedy = f"the default is {EXPANSION:g}"
-            raise ConfigError(problem("expansion", got=self.expansion, expected="more than 0", remedy=remedy))
+        if not 0 < self.expansion <= 1e9:
+            expected, remedy = "more than 0, at most 1e9", f"the default is {EXPANSION:g}"
+            raise ConfigError(problem("expansion", got=self.expansion, expected=expected, remedy=remedy))
 
     @property
     def named(self) -> str | None:

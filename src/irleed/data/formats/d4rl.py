@@ -1,68 +1,67 @@
 """HDF5 files as D4RL has them: columns of steps, episode after episode, with flags where episodes end."""
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from irleed._npz import printable
+from irleed._io.npz import printable
 from irleed._typing import Int
-from irleed.data.checks import listed
 from irleed.data.demonstrations import Demonstrations, Episode
 from irleed.data.formats import hdf5
 from irleed.data.formats.base import Format, Reading, refuse
+from irleed.data.formats.hdf5_gate import Group
+from irleed.data.formats.hdf5_values import Values
 from irleed.data.lazy import LazyRows, concatenate, part
+from irleed.data.validation import listed
 
 NEEDED = ("observations", "actions", "terminals")
 LOOKED_AT = 256  # next observations of a large file that are compared with those they should be
 
 
 def _read(path: Path, reading: Reading) -> Demonstrations:
-    with hdf5.opened(path) as file:
+    with hdf5.opened(path, reading.budget()) as file:
         action = reading.action or "actions"
-        _check_names(path, file, action)
-        columns = {action: hdf5.numbers(path, file, action), "terminals": hdf5.flags(path, file, "terminals")}
+        _check_names(file, action)
+        columns = {action: hdf5.numbers(file, action), "terminals": hdf5.flags(file, "terminals")}
         if "timeouts" in file:
-            columns["timeouts"] = hdf5.flags(path, file, "timeouts")
+            columns["timeouts"] = hdf5.flags(file, "timeouts")
         if "rewards" in file:
-            columns["rewards"] = hdf5.column(hdf5.numbers(path, file, "rewards"), hdf5.place(path, file, "rewards"))
+            columns["rewards"] = hdf5.column(hdf5.numbers(file, "rewards"), hdf5.place(file, "rewards"))
         chosen, rows = reading.obs or ("observations",), len(columns[action])
-        there = {name: e for name, e in hdf5.datasets(file) if name in chosen or (e.shape and e.shape[0] == rows)}
-        again = hdf5.Reopened(path, file)
-        obs = hdf5.observations(path, file, chosen, there, again)
+        there = {name: e for name, e in file.walk() if name in chosen or (e.shape and e.shape[0] == rows)}
+        again = hdf5.Reopened.of(file)
+        obs = hdf5.observations(file, chosen, there, again)
         hdf5.same_length(columns | {"observations": obs}, printable(path))
         ends = columns["terminals"] | columns.get("timeouts", False)
         ends[-1] = True
         last = np.flatnonzero(ends)
         final = None
         if "next_observations" in file and chosen == ("observations",):
-            final, where = (
-                hdf5.rows(path, file, "next_observations", again),
-                hdf5.place(path, file, "next_observations"),
-            )
+            final, where = hdf5.rows(file, "next_observations", again), hdf5.place(file, "next_observations")
             hdf5.check_followed(obs, final, ends, where, LOOKED_AT if hdf5.is_large(path) else None)
         owner = _owners(path, file, reading.named, there, last)
         episodes = _episodes(obs, columns, columns[action], final, last, owner)
         return Demonstrations.from_episodes(episodes, where=printable(path))
 
 
-def _check_names(path: Path, file: Any, action: str) -> None:
+def _check_names(file: Group, action: str) -> None:
     missing = [name for name in NEEDED if name not in file and (name != "actions" or action == name)]
     if missing:
         expected = "the datasets of D4RL, or the group 'data' of robomimic"
-        remedy = f"there is {listed(sorted(file), most=20) or 'nothing'}"
-        refuse(path, f"no {', '.join(missing)}", expected, remedy)
+        refuse(file.visit.path, f"no {', '.join(missing)}", expected, f"there is {hdf5.there(file)}")
 
 
-def _owners(path: Path, file: Any, named: str | None, there: dict[str, Any], last: Int[np.ndarray, " E"]) -> list[str]:
+def _owners(
+    path: Path, file: Group, named: str | None, there: dict[str, Values], last: Int[np.ndarray, " E"]
+) -> list[str]:
     """Who acted in each episode, from a dataset that does not change within one."""
     if named is None:
         return [path.stem] * len(last)
     if named not in there:
         expected = f"one of {listed(sorted(there), most=20)}"
         refuse(path, f"no dataset {named!r} of one value a step", expected, "choose from these")
-    where = hdf5.place(path, file, named)
-    values = hdf5.column(hdf5.array(path, file, named), where)
+    where = hdf5.place(file, named)
+    values = hdf5.column(hdf5.array(file, named), where)
     changed = np.flatnonzero(values[1:] != values[:-1])
     inside = changed[~np.isin(changed, last)]
     if len(inside):

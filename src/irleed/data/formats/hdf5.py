@@ -3,38 +3,66 @@
 import contextlib
 import math
 import os
+import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from irleed._npz import CORRUPT, printable
+from irleed._io.npz import CORRUPT, printable
+from irleed._io.text import one_line
 from irleed._typing import Bool, Int, Shaped
 from irleed.data import lazy
-from irleed.data.checks import listed, native
 from irleed.data.formats.base import joined, library, refuse
-from irleed.data.lazy import LazyRows
-from irleed.data.sources import InFile, Source, runs
+from irleed.data.formats.hdf5_gate import Group
+from irleed.data.formats.hdf5_values import Values
+from irleed.data.lazy import InFile, LazyRows, Source, runs
+from irleed.data.limits import Budget
+from irleed.data.validation import listed, native
 from irleed.errors import ConfigError
 
 MAGIC = b"\x89HDF\r\n\x1a\n"
+OPEN = 4  # datasets that each thread keeps open
 
 
 class Reopened:
-    """A file for as long as it is open; once it is closed, or in another process, it is opened when it is next read."""
+    """A file for as long as it is open; once it is closed, or elsewhere, it is opened when it is next read."""
 
-    def __init__(self, path: Path, file: Any = None):
-        self.path, self._file, self._process = path.absolute(), file, os.getpid()
+    def __init__(self, path: Path, expansion: float, root: Group | None = None):
+        self.path, self.expansion = path.absolute(), expansion
+        self._mine = threading.local()  # each thread reads by itself: no lock that a fork could leave closed
+        if root is not None:
+            self._mine.__dict__.update(process=os.getpid(), root=root, kept={}, checked=set())
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Reopened, (self.path,)
+        return Reopened, (self.path, self.expansion)
 
-    def dataset(self, name: str) -> Any:
-        """A dataset of the file."""
-        if not self._file or self._process != os.getpid():  # a closed file counts as false
-            self._file, self._process = library("h5py", "formats").File(self.path, "r"), os.getpid()
-        return self._file[name]
+    @classmethod
+    def of(cls, root: Group) -> "Reopened":
+        """A file that is open now."""
+        return cls(root.visit.path, root.visit.budget.expansion, root)
+
+    def values(self, name: str) -> Values:
+        """A dataset of the file, checked; those asked for last stay open, with the chunks read last."""
+        mine = self._mine.__dict__
+        if mine.get("process") != os.getpid() or not mine["root"].visit.file:  # a closed file counts as false
+            if not self.path.is_file():
+                raise OSError("no such file")
+            file, budget = library("h5py", "formats").File(self.path, "r"), Budget(self.expansion)
+            budget.admit(self.path)
+            mine.update(process=os.getpid(), root=Group.root(self.path, file, budget), kept={}, checked=set())
+        kept: dict[str, Values] = mine["kept"]
+        found = kept.pop(name, None) or mine["root"].again().get(name)
+        if not isinstance(found, Values):
+            raise KeyError(name)
+        if name not in mine["checked"]:
+            found.check()
+            mine["checked"].add(name)
+        kept[name] = found  # the last one used is the last to go
+        while len(kept) > OPEN:
+            del kept[next(iter(kept))]
+        return found
 
 
 class Stored(Source):
@@ -45,15 +73,17 @@ class Stored(Source):
 
     def read(self, rows: Int[np.ndarray, " K"]) -> np.ndarray:
         """These rows, each run of neighbours at once: lists of rows are what HDF5 is slow at."""
-        values = np.empty((len(rows), *self.shape[1:]), self.dtype)
+        result = np.empty((len(rows), *self.shape[1:]), self.dtype)
         try:
-            dataset = self.file.dataset(self.name)
+            values = self.file.values(self.name)
+            if (values.shape, values.dtype.kind) != (self.shape, self.dtype.kind):
+                raise ValueError("its shape or type changed")
             for begin, end in runs(rows):
-                values[begin:end] = dataset[int(rows[begin]) : int(rows[end - 1]) + 1]
+                result[begin:end] = values.rows(int(rows[begin]), int(rows[end - 1]) + 1)
         except CORRUPT as error:
             where, got = f"{printable(self.file.path)}, {self.name}", f"what cannot be read ({one_line(error)})"
             refuse(where, got, "the rows that were there", "copy or write it again")
-        return values
+        return result
 
 
 def is_hdf5(path: Path) -> bool:
@@ -70,81 +100,62 @@ def is_hdf5(path: Path) -> bool:
 
 
 @contextlib.contextmanager
-def opened(path: Path) -> Iterator[Any]:
-    """The file, open for reading; whatever h5py raises until it is closed again is a `DataError`."""
+def opened(path: Path, budget: Budget) -> Iterator[Group]:
+    """The root group of a file; whatever h5py raises until it is closed again is a `DataError`."""
     h5py = library("h5py", "formats")
+    if not path.is_file():  # a pipe would be waited for
+        refuse(path, "no file", "an HDF5 file", "check the path")
     try:
         with h5py.File(path, "r") as file:
-            yield file
+            budget.admit(path)
+            yield Group.root(path, file, budget)
     except CORRUPT as error:
         got = f"a cut or damaged file ({one_line(error)})"
         refuse(path, got, "a whole HDF5 file", "copy or write it again")
 
 
-def one_line(error: BaseException) -> str:
-    """What an error says, short and printable."""
-    text = " ".join(str(error).split()) or type(error).__name__
-    return "".join(c if c.isprintable() else "?" for c in text)[:200]
-
-
-def is_group(entry: object) -> bool:
-    """Is it a group, not a dataset and not None?"""
-    return isinstance(entry, library("h5py", "formats").Group)
-
-
-def is_dataset(entry: object) -> bool:
-    """Is it a dataset, not a group and not None?"""
-    return isinstance(entry, library("h5py", "formats").Dataset)
-
-
-def place(path: Path, entry: Any, name: str = "") -> str:
+def place(entry: Group | Values, name: str = "") -> str:
     """The file and where in it, as messages show it."""
-    return f"{printable(path)}, {entry.name.rstrip('/')}/{name}".rstrip("/")
+    return f"{printable(entry.visit.path)}, {printable(entry.name).rstrip('/')}/{printable(name)}".rstrip("/")
 
 
-def array(path: Path, group: Any, name: str) -> Shaped[np.ndarray, "R ..."]:
+def array(group: Group, name: str) -> Shaped[np.ndarray, "R ..."]:
     """The rows of a dataset, of any type."""
-    return sound(path, group, name)[()]
+    return sound(group, name).read()
 
 
-def rows(path: Path, group: Any, name: str, file: Reopened, large: bool = False) -> np.ndarray | LazyRows:
+def rows(group: Group, name: str, file: Reopened, large: bool = False) -> np.ndarray | LazyRows:
     """The rows of a dataset of numbers; those of a large file are read later, and others of which it is known."""
-    dataset = sound(path, group, name)
-    if not large and dataset.nbytes < lazy.LARGE and not is_large(path):
-        return native(dataset[()], place(path, group, name))
-    dtype = native(np.empty(0, dataset.dtype), place(path, group, name)).dtype
-    plain = in_one_block(dataset)
-    if plain is not None and path.stat().st_size >= plain + dataset.nbytes:
-        return LazyRows.of(InFile(file.path, plain, dataset.shape, dataset.dtype))
-    return LazyRows.of(Stored(file, dataset.name, dataset.shape, dtype))
+    values, path = sound(group, name), group.visit.path
+    dtype = native(np.empty(0, values.dtype), values.where).dtype
+    if not large and values.nbytes < lazy.LARGE and not is_large(path):
+        return native(values.read(), values.where)
+    values.claim()
+    plain = values.in_one_block()
+    if plain is not None and path.stat().st_size >= plain + values.nbytes:
+        return LazyRows.of(InFile(file.path, plain, values.shape, values.dtype))
+    return LazyRows.of(Stored(file, values.name, values.shape, dtype))
 
 
-def in_one_block(dataset: Any) -> int | None:
-    """Where in the file the values of a dataset begin, if they lie there as NumPy would have them in memory."""
-    numbers = dataset.chunks is None and dataset.dtype.kind in "iuf"
-    usual = numbers and dataset.id.get_type() == library("h5py", "formats").h5t.py_create(dataset.dtype)
-    return dataset.id.get_offset() if usual else None
-
-
-def sound(path: Path, group: Any, name: str) -> Any:
+def sound(group: Group, name: str) -> Values:
     """A dataset; refused if it is missing, empty, or not all in this file."""
-    where, dataset = place(path, group, name), group.get(name)
-    if not is_dataset(dataset):
-        got = "no dataset" if dataset is None else "a group"
-        there = listed(sorted(group), most=20) or "nothing"
-        refuse(where, got, "a dataset", f"in {place(path, group)} there is {there}")
-    if not dataset.shape or dataset.shape[0] == 0:
-        refuse(where, f"shape {dataset.shape}", "at least one row", "leave empty episodes out")
-    if dataset.is_virtual or dataset.external:
-        refuse(where, "values in another file", "values in this file", "copy them into one file")
-    if not _written(dataset):
-        refuse(where, "values that were never written", "all of them", "write the file again")
-    return dataset
+    values = group.get(name)
+    if not isinstance(values, Values):
+        got = "no dataset" if values is None else "a group"
+        refuse(place(group, name), got, "a dataset", f"in {place(group)} there is {there(group)}")
+    if not values.shape or values.shape[0] == 0:
+        refuse(values.where, f"shape {values.shape}", "at least one row", "leave empty episodes out")
+    return values
 
 
-def numbers(path: Path, group: Any, name: str) -> Shaped[np.ndarray, "R ..."]:
+def there(group: Group) -> str:
+    """The names of a group's entries, as messages show them."""
+    return listed(group.names(), most=20) or "nothing"
+
+
+def numbers(group: Group, name: str) -> Shaped[np.ndarray, "R ..."]:
     """The rows of a dataset of numbers."""
-    return native(array(path, group, name), place(path, group, name))
+    return native(array(group, name), place(group, name))
 
 
 def column(values: Shaped[np.ndarray, "R ..."], where: str) -> Shaped[np.ndarray, " R"]:
@@ -154,10 +165,10 @@ def column(values: Shaped[np.ndarray, "R ..."], where: str) -> Shaped[np.ndarray
     return values.reshape(-1)
 
 
-def flags(path: Path, group: Any, name: str) -> Bool[np.ndarray, " R"]:
+def flags(group: Group, name: str) -> Bool[np.ndarray, " R"]:
     """A dataset of one yes or no a row, whatever its type."""
-    where = place(path, group, name)
-    values = column(numbers(path, group, name), where)
+    where = place(group, name)
+    values = column(numbers(group, name), where)
     odd = np.flatnonzero((values != 0) & (values != 1))
     if len(odd):
         refuse(f"{where}, row {odd[0]}", values[odd[0]], "0 or 1", "store one flag a step")
@@ -173,22 +184,13 @@ def same_length(arrays: Mapping[str, np.ndarray | LazyRows], where: str) -> int:
     return next(iter(lengths.values()))
 
 
-def datasets(group: Any, under: str = "") -> Iterator[tuple[str, Any]]:
-    """The datasets in a group and in the groups in it, with their paths."""
-    for name, entry in group.items():
-        if is_group(entry):
-            yield from datasets(entry, f"{under}{name}/")
-        elif is_dataset(entry):
-            yield under + name, entry
-
-
 def observations(
-    path: Path, group: Any, chosen: tuple[str, ...], there: Mapping[str, Any], file: Reopened
+    group: Group, chosen: tuple[str, ...], there: Mapping[str, Values], file: Reopened
 ) -> Shaped[np.ndarray | LazyRows, "R *obs"]:
     """The chosen datasets of a group side by side."""
-    parts = {name: rows(path, group, name, file) for name in chosen if name in there}
+    parts = {name: rows(group, name, file) for name in chosen if name in there}
     stand_ins = {name: np.broadcast_to(False, entry.shape) for name, entry in there.items() if name not in parts}
-    return joined(parts | stand_ins, chosen, place(path, group))
+    return joined(parts | stand_ins, chosen, place(group))
 
 
 def check_followed(
@@ -227,11 +229,3 @@ def text(value: object, where: str) -> str:
     if not isinstance(item, str | bytes | bool | int | float):
         refuse(where, f"{type(value).__name__} of shape {single.shape}", "a text or a number", "store who acted")
     return item.decode("utf-8") if isinstance(item, bytes) else str(item)
-
-
-def _written(dataset: Any) -> bool:
-    """Has every value a place in the file? HDF5 makes up those that have none."""
-    if dataset.chunks is None:
-        return dataset.id.get_storage_size() == dataset.size * dataset.id.get_type().get_size()
-    chunks = (math.ceil(rows / chunk) for rows, chunk in zip(dataset.shape, dataset.chunks, strict=True))
-    return dataset.id.get_num_chunks() == math.prod(chunks)

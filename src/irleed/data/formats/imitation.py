@@ -2,22 +2,22 @@
 
 import contextlib
 import json
-import os
-import shutil
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from irleed._npz import printable
+from irleed._io.files import replacing
+from irleed._io.npz import printable
 from irleed.data import lazy
-from irleed.data.checks import listed
 from irleed.data.demonstrations import Demonstrations, Episode
+from irleed.data.formats.arrow_stream import read_table
 from irleed.data.formats.base import Format, Reading, library, refuse
-from irleed.data.lazy import LazyRows
-from irleed.data.sources import InFile
+from irleed.data.formats.folders import read_json, regular
+from irleed.data.lazy import InFile, LazyRows
+from irleed.data.limits import EPISODE, Budget
+from irleed.data.validation import listed
 from irleed.errors import DataError
 
 COLUMNS = ("obs", "acts", "terminal")  # these there must be; infos, rews and others may be
@@ -29,13 +29,8 @@ def write(demonstrations: Demonstrations, out: Path) -> None:
     if out.exists():
         refuse(out, "a folder or file that exists", "a new name", "choose another name, or remove it")
     datasets = library("datasets", "formats")
-    partial = Path(tempfile.mkdtemp(prefix=f".{out.name}-", dir=out.parent))
-    try:
-        with _quiet(datasets):
-            datasets.Dataset.from_dict(_columns(demonstrations)).save_to_disk(str(partial / "data"))
-        os.rename(partial / "data", out)
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
+    with replacing(out) as part, _quiet(datasets):
+        datasets.Dataset.from_dict(_columns(demonstrations)).save_to_disk(str(part))
 
 
 def _columns(demonstrations: Demonstrations) -> dict[str, list[Any]]:
@@ -70,8 +65,11 @@ def _quiet(datasets: Any) -> Iterator[None]:
 def _recognises(path: Path) -> bool:
     """A saved data set with the columns of trajectories."""
     try:
-        features = json.loads((path / "dataset_info.json").read_bytes())["features"]
+        place = path / "dataset_info.json"
+        features = read_json(path, place)["features"] if place.is_file() else ()
         return (path / "state.json").is_file() and {"obs", "acts"} <= set(features)
+    except DataError:
+        return True  # reading says what is wrong
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return False
 
@@ -82,38 +80,43 @@ def _read(path: Path, reading: Reading) -> Demonstrations:
     if reading.obs not in ((), ("obs",)) or reading.action not in (None, "acts"):
         got = f"a choice of {listed([*reading.obs, *filter(None, [reading.action])])}"
         refuse(where, got, "'obs' and 'acts'", "leave the choice out: there are no others")
-    table, maps = _table(path)
+    table, maps = _table(path, reading.budget())
     missing = [name for name in COLUMNS if name not in table.column_names]
     if missing:
         remedy = "write it with imitation.data.serialize.save"
         refuse(where, f"no {', '.join(missing)}", f"these besides {listed(table.column_names)}", remedy)
-    terminal = table.column("terminal").to_pylist()
-    if not all(isinstance(value, bool) for value in terminal):
-        refuse(f"{where}, terminal", table.schema.field("terminal").type, "true or false", "store one a trajectory")
+    terminal = table.column("terminal")
+    if not library("pyarrow", "formats").types.is_boolean(terminal.type) or terminal.null_count:
+        refuse(f"{where}, terminal", str(terminal.type)[:80], "true or false", "store one a trajectory")
     columns = {name: _arrays(table, name, where) for name in ("acts", "rews") if name in table.column_names}
-    rewards = columns.get("rews", [None] * len(terminal))
+    rewards = columns.get("rews", [None] * len(table))
     owners = _owners(table, reading, path)
-    rows = zip(_arrays(table, "obs", where, maps), columns["acts"], terminal, owners, rewards, strict=True)
+    rows = zip(_arrays(table, "obs", where, maps), columns["acts"], terminal.to_pylist(), owners, rewards, strict=True)
     return Demonstrations.from_episodes([Episode(*row) for row in rows], where=where)
 
 
-def _table(path: Path) -> tuple[Any, list[tuple[Path, Any]]]:
+def _table(path: Path, budget: Budget) -> tuple[Any, list[tuple[Path, Any]]]:
     """The rows as Arrow stores them, checked, with nothing decoded; and the files of large ones, in memory maps."""
-    datasets, arrow = library("datasets", "formats"), library("pyarrow", "formats")
+    arrow = library("pyarrow", "formats")
     where, remedy = printable(path), "write the folder again with imitation.data.serialize.save"
     try:
-        names = [file["filename"] for file in json.loads((path / "state.json").read_bytes())["_data_files"]]
+        regular(path, path / "dataset_info.json")
+        names = [file["filename"] for file in read_json(path, path / "state.json")["_data_files"]]
         for name in names:
             if Path(name).name != name:
                 refuse(where, f"a file elsewhere, {ascii(name[:80])}", "files in the folder", remedy)
-        files, maps = [path.absolute() / name for name in names], []
-        if sum(file.stat().st_size for file in files) >= lazy.LARGE:
+        if len(set(names)) < len(names):
+            refuse(f"{where}, state.json", "a file twice", "every file once", remedy)
+        files, maps = [regular(path, path.absolute() / name) for name in names], []
+        large = sum(file.stat().st_size for file in files) >= lazy.LARGE
+        if large:
             maps = [(file, arrow.memory_map(str(file)).read_buffer()) for file in files]
-            table = arrow.concat_tables([arrow.ipc.open_stream(buffer).read_all() for _, buffer in maps])
-        else:
-            with _quiet(datasets):
-                table = datasets.load_from_disk(str(path.absolute()), keep_in_memory=True).with_format("arrow")[:]
+        buffers = [buffer for _, buffer in maps] if large else [arrow.py_buffer(file.read_bytes()) for file in files]
+        table = arrow.concat_tables([read_table(buffer) for buffer in buffers])
         table.validate(full=True)
+        for file in files:
+            budget.admit(file)
+        budget.take(path, EPISODE * len(table))
         return table, maps
     except DataError:
         raise
@@ -149,7 +152,10 @@ def _flat(values: Any, where: str) -> tuple[Any, tuple[int, ...]]:
             types.is_list(values.type) or types.is_large_list(values.type) or types.is_fixed_size_list(values.type)
         ):
             break
-        lengths = np.asarray(values.value_lengths()) if len(values) else np.zeros(1, int)
+        width = values.type.list_size if types.is_fixed_size_list(values.type) else None
+        if width == 0:  # any number of them take no space
+            refuse(where, "lists of no numbers", "numbers", "leave the trajectory out")
+        lengths = np.asarray(values.value_lengths()) if width is None and len(values) else np.array([width or 0])
         if lengths.min() < lengths.max():
             got = f"entries of lengths {lengths.min()} and {lengths.max()}"
             refuse(where, got, "equal lengths", "make all entries alike")
@@ -187,6 +193,10 @@ def _owners(table: Any, reading: Reading, path: Path) -> list[str]:
     if name is None:
         expected = f"one of the columns {listed(columns)} or of the first infos {listed(there) or 'none'}"
         refuse(where, f"no {wanted!r}", expected, "name the one that says who acted")
+    types = library("pyarrow", "formats").types
+    texts = (types.is_integer, types.is_boolean, types.is_string, types.is_large_string)
+    if name in columns and not any(kind(table.column(name).type) for kind in texts):
+        refuse(where, f"{name!r} of other kinds", "one text or whole number a trajectory", "name another")
     values = table.column(name).to_pylist() if name in columns else [(info or {})[name] for info in infos]
     if not all(isinstance(value, str | int) for value in values):
         refuse(where, f"{name!r} of other kinds", "one text or whole number a trajectory", "name another")
@@ -195,8 +205,13 @@ def _owners(table: Any, reading: Reading, path: Path) -> list[str]:
 
 def _first_infos(table: Any) -> list[dict[str, Any] | None]:
     """The first info of every trajectory, read as JSON and as nothing else; None where it is none."""
-    column = table.column("infos") if "infos" in table.column_names else []
-    return [_info(getattr(row, "values", None)) for row in column]
+    if "infos" not in table.column_names:
+        return []
+    column, types = table.column("infos"), library("pyarrow", "formats").types
+    lists = types.is_list(column.type) or types.is_large_list(column.type) or types.is_fixed_size_list(column.type)
+    if not lists or not (types.is_string(column.type.value_type) or types.is_large_string(column.type.value_type)):
+        return []  # views could show the same long text in every row
+    return [_info(row.values) for row in column]
 
 
 def _info(infos: Any) -> dict[str, Any] | None:

@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 
-from irleed._npz import printable
-from irleed.data.checks import listed, native
+from irleed._io.npz import printable
 from irleed.data.demonstrations import Demonstrations, Episode
 from irleed.data.formats.base import Format, Reading, refuse
 from irleed.data.formats.pickles import NUMPY, load
+from irleed.data.validation import listed, native
 
 FIELDS = ("states", "next_states", "actions", "dones")  # these there must be; rewards and lengths may be
 
@@ -25,7 +25,9 @@ def _owners(data: dict[str, Any], reading: Reading, path: Path, count: int) -> l
     if not isinstance(values, list) or len(values) != count:
         got = f"{len(values)} values" if isinstance(values, list) else "no list"
         refuse(where, f"{got} of {reading.named!r}", f"{count}, one a trajectory", "name the key that says who acted")
-    if not all(isinstance(value, str | int | np.integer | np.str_) for value in values):
+    if not all(
+        isinstance(value, str) or isinstance(value, int | np.integer) and abs(value) < 1 << 64 for value in values
+    ):
         refuse(where, f"{reading.named!r} of other kinds", "texts or whole numbers", "name the key that says who acted")
     return [str(value) if isinstance(value, str) else f"{value:d}" for value in values]
 
@@ -91,7 +93,7 @@ def _read(path: Path, reading: Reading) -> Demonstrations:
     if reading.obs not in ((), ("states",)) or reading.action not in (None, "actions"):
         got = f"a choice of {listed([*reading.obs, *filter(None, [reading.action])])}"
         refuse(where, got, "'states' and 'actions'", "leave the choice out: there are no others")
-    data = load(path)
+    data = load(path, reading.budget())
     missing = [key for key in FIELDS if key not in data]
     if missing:
         refuse(where, f"no {', '.join(missing)} among {listed(list(data))}", "a dict of these", "add them")

@@ -1,9 +1,6 @@
 """LeRobot v3 folders: what robots sensed and were told, in Parquet files and videos; and weights put beside them."""
 
-import json
-import os
 import re
-import secrets
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,15 +8,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from irleed._npz import CORRUPT, printable
-from irleed.data.checks import listed, starts
+from irleed._io.files import beside
+from irleed._io.npz import CORRUPT, printable
+from irleed._io.text import one_line
 from irleed.data.demonstrations import Demonstrations
 from irleed.data.formats.arrow import labelled, numbers, refuse_row
 from irleed.data.formats.base import Format, Reading, library, refuse
+from irleed.data.formats.folders import read_json, regular
 from irleed.data.formats.lerobot_cameras import CAMERAS, camera, seen
 from irleed.data.formats.parquet import Files
 from irleed.data.formats.tables import from_table
 from irleed.data.lazy import LazyRows, SideBySide
+from irleed.data.limits import Budget
+from irleed.data.validation import listed, starts
+from irleed.errors import DataError
 
 WHO = ("demonstrator", "operator")
 NO_VECTORS = (*CAMERAS, "string")
@@ -29,8 +31,11 @@ RENAMED = {"episode_index": "episode", "next.reward": "reward", "next.done": "te
 def recognises(path: Path) -> bool:
     """A folder whose meta/info.json has a version and features."""
     try:
-        info = json.loads((path / "meta" / "info.json").read_bytes())
+        place = path / "meta" / "info.json"
+        info = read_json(path, place) if place.is_file() else {}
         return isinstance(info["codebase_version"], str) and isinstance(info["features"], dict)
+    except DataError:
+        return True  # reading says what is wrong
     except CORRUPT:
         return False
 
@@ -39,7 +44,8 @@ def read(path: Path, reading: Reading) -> Demonstrations:
     """The episodes of a folder."""
     info = _info(path)
     kinds = {name: feature.get("dtype") for name, feature in info["features"].items()}
-    files = _files(path, "data")
+    budget = reading.budget()
+    files, about = _files(path, "data", budget), _about(path, budget)
     names, action, filmed = files.names, reading.action or "action", camera(info["features"], reading.obs, path)
     vectors = [name for name in sorted(names) if name.startswith("observation.") and kinds.get(name) not in NO_VECTORS]
     obs = reading.obs or tuple(vectors)
@@ -52,13 +58,13 @@ def read(path: Path, reading: Reading) -> Demonstrations:
     frames = files.read([name for name in names if name in wanted])
     _check_whole(frames, info, path)
     if filmed:
-        rows, blank = seen(filmed, info, frames, files, _about(path), path), np.zeros(len(frames), bool)
+        rows, blank = seen(filmed, info, frames, files, about, path), np.zeros(len(frames), bool)
     else:
         rows, blank = files.observations(obs)
     columns = {new: frames.column(old) for old, new in RENAMED.items() if old in frames.column_names}
-    columns |= {"action": _vector(frames.column(action)), "demonstrator": _owners(frames, files, reading, path)}
+    columns |= {"action": _vector(frames.column(action)), "demonstrator": _owners(frames, files, about, reading, path)}
     table = library("pyarrow", "formats").table(columns)
-    return from_table(table, _vectors(rows), blank, ["action"], "demonstrator", path)
+    return from_table(table, _vectors(rows), blank, ["action"], "demonstrator", path, budget)
 
 
 def write_weights(
@@ -76,25 +82,22 @@ def write_weights(
     if out.exists() or not out.parent.is_dir():
         got = "an existing file" if out.exists() else "a folder that does not exist"
         refuse(out, got, "a new file in an existing folder", "name another one")
-    beside = out.with_name(f".{out.name}.{secrets.token_hex(4)}")
     try:
-        parquet.write_table(arrow.table({name: arrow.array(values) for name, values in entries.items()}), beside)
-        os.replace(beside, out)
+        with beside(out) as file:
+            parquet.write_table(arrow.table({name: arrow.array(values) for name, values in entries.items()}), file)
     except (OSError, ValueError, TypeError, arrow.ArrowException) as error:
-        got = printable(" ".join(str(error).split())[:200])
+        got = one_line(error)
         refuse(out, f"a table that cannot be written ({got})", "numbers or text, and a place for them", "check both")
-    finally:
-        beside.unlink(missing_ok=True)
 
 
 def _info(path: Path) -> dict[str, Any]:
     """What meta/info.json says of a folder of version 3."""
     place = path / "meta" / "info.json"
     try:
-        info = json.loads(place.read_bytes())
+        info = read_json(path, place)
         version, features = str(info["codebase_version"]), dict(info["features"])
     except CORRUPT as error:
-        got = printable(" ".join(str(error).split())[:200])
+        got = one_line(error)
         refuse(place, f"something else ({got})", "JSON with codebase_version and features", "copy the folder again")
     if not version.startswith("v3.") or not all(isinstance(feature, dict) for feature in features.values()):
         got = f"version {printable(version)} with {len(features)} features"
@@ -102,17 +105,17 @@ def _info(path: Path) -> dict[str, Any]:
     return info | {"features": features}
 
 
-def _files(path: Path, kind: str) -> Files:
+def _files(path: Path, kind: str, budget: Budget) -> Files:
     """The Parquet files of a folder, in order."""
-    files = sorted((path / kind).glob("chunk-*/file-*.parquet"), key=_numbered)
+    files = [regular(path, file) for file in sorted((path / kind).glob("chunk-*/file-*.parquet"), key=_numbered)]
     if not files:
         refuse(path / kind, "no files", "chunk-000/file-000.parquet and so on", "copy the folder again")
-    return Files(files, path)
+    return Files(files, path, budget)
 
 
-def _about(path: Path) -> Files | None:
+def _about(path: Path, budget: Budget) -> Files | None:
     """What the folder says of its episodes."""
-    return _files(path, "meta/episodes") if (path / "meta" / "episodes").is_dir() else None
+    return _files(path, "meta/episodes", budget) if (path / "meta" / "episodes").is_dir() else None
 
 
 def _numbered(file: Path) -> list[int]:
@@ -150,7 +153,7 @@ def _vectors(rows: np.ndarray | LazyRows) -> np.ndarray | LazyRows:
     return LazyRows.of(SideBySide([rows])) if isinstance(rows, LazyRows) else rows[:, None]
 
 
-def _owners(frames: Any, files: Files, reading: Reading, path: Path) -> Any:
+def _owners(frames: Any, files: Files, about: Files | None, reading: Reading, path: Path) -> Any:
     """Who acted, one entry a frame: by a column of the frames, or one of the episodes."""
     arrow, alone = library("pyarrow", "formats"), [path.resolve().name] * len(frames)
     if reading.demonstrator == "episode":
@@ -159,7 +162,6 @@ def _owners(frames: Any, files: Files, reading: Reading, path: Path) -> Any:
     for name in wanted:
         if name in frames.column_names:
             return frames.column(name)
-    about = _about(path)
     known = [] if about is None else about.names
     found = [name for name in wanted if name in known]
     if reading.named and not found:

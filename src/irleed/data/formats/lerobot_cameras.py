@@ -8,16 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from irleed._npz import printable
+from irleed._io.npz import printable
 from irleed._typing import Float, Int
-from irleed.data.checks import listed, starts
 from irleed.data.formats.arrow import labelled, numbers, refuse_row
 from irleed.data.formats.base import library, refuse
-from irleed.data.formats.images import Pictures
+from irleed.data.formats.folders import regular
+from irleed.data.formats.media import MOST_PIXELS, Frames, Pictures
 from irleed.data.formats.parquet import Files, RowGroups
-from irleed.data.formats.video import Frames
-from irleed.data.lazy import LazyRows
-from irleed.data.sources import Source
+from irleed.data.lazy import LazyRows, Source
+from irleed.data.validation import listed, starts
 
 CAMERAS = ("image", "video")
 LARGEST = 1 << 14  # pixels, of height and width
@@ -34,7 +33,7 @@ class Encoded(Source):
         """These, each a buffer."""
         values = np.empty(len(rows), object)
         for here, group, within in self.groups.of(rows):
-            values[here] = [group[int(row)].as_buffer() for row in within]
+            values[here] = [group[int(row)].value.as_buffer() for row in within]
         return values
 
 
@@ -73,6 +72,8 @@ def _shape(feature: Mapping[str, Any], where: str) -> tuple[int, int, int]:
     if sorted(axes) != ["c", "h", "w"]:
         axes = ["h", "w", "c"] if sizes[-1] == 3 else ["c", "h", "w"]
     height, width, channels = (sizes[axes.index(axis)] for axis in "hwc")
+    if height * width > MOST_PIXELS:
+        refuse(where, f"{height} x {width} pixels", f"at most {MOST_PIXELS:,}", "make them smaller")
     if channels != 3:
         refuse(where, f"{channels} channels", "3", "choose another camera")
     return height, width, channels
@@ -118,8 +119,7 @@ def _video(
     places, file = np.unique(np.stack([chunk, number], 1), axis=0, return_inverse=True)
     files = [path / "videos" / name / f"chunk-{c:03d}" / f"file-{f:03d}.mp4" for c, f in places.tolist()]
     for video in files:
-        if not video.is_file():
-            refuse(video, "no file", "a video, as meta/episodes says", "copy the folder again")
+        regular(path, video)
     return Frames(files, file.reshape(-1), begin, length, float(fps), (shape[0], shape[1]))
 
 

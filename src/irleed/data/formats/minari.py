@@ -4,9 +4,9 @@ A data set is a folder `data` with `metadata.json` and either one HDF5 file or a
 """
 
 import contextlib
+import errno
 import json
 import os
-import secrets
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -14,23 +14,32 @@ from typing import Any
 
 import numpy as np
 
-from irleed._npz import printable
+from irleed._io.files import replacing, writing
+from irleed._io.npz import printable
+from irleed._io.text import one_line
 from irleed._typing import Shaped
-from irleed.data.checks import listed
 from irleed.data.demonstrations import Demonstrations, Episode
-from irleed.data.formats import minari_hdf5
+from irleed.data.formats import minari_arrow, minari_hdf5
 from irleed.data.formats.base import Format, Reading, joined, library, refuse
+from irleed.data.formats.folders import read_json, regular
+from irleed.data.formats.minari_hdf5 import StoredEpisode
+from irleed.data.formats.minari_spaces import MARKS, NUMBERS, About, Space, about
 from irleed.data.lazy import LazyRows
-from irleed.errors import IrleedError
+from irleed.data.limits import Budget
+from irleed.data.validation import listed
+from irleed.errors import DataError, IrleedError
 
 WHO = ("demonstrator", "operator", "annotator", "author")  # where "data" looks, in this order
-MARKS = {"data_format", "total_episodes", "total_steps"}  # in the metadata of every Minari data set
+UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 
 
 def recognises(path: Path) -> bool:
     """Is there Minari's metadata in this folder, or in its folder `data`?"""
     try:
-        return MARKS <= set(json.loads((_inside(path) / "metadata.json").read_bytes()))
+        place = _inside(path) / "metadata.json"
+        return place.is_file() and MARKS <= set(read_json(path, place))
+    except DataError:
+        return True  # reading says what is wrong
     except (OSError, ValueError, TypeError, RecursionError):
         return False
 
@@ -38,13 +47,13 @@ def recognises(path: Path) -> bool:
 def read(path: Path, reading: Reading) -> Demonstrations:
     """The episodes of a data set's folder."""
     with _refusing(path):
-        dataset = _opened(path)
-        found, where, space = _found(dataset, path), printable(path), dataset.action_space
+        about, where = _about(path), printable(path)
+        found = _found(about, path, reading.budget(), (reading.named,) if reading.named else WHO)
         if reading.action not in (None, "actions"):
             refuse(f"{where}, actions", f"no {reading.action!r}", "'actions'", "leave the name of the actions out")
-        said = [_flat(metadata) for metadata in dataset.storage.get_episode_metadata(range(len(found)))]
-        names = _demonstrators(said, [_flat(episode.infos or {}) for episode in found], dataset.id, reading, path)
-        episodes = [_episode(found[i], space, names[i], reading.obs, where, i) for i in range(len(found))]
+        said = [_flat(episode.metadata) for episode in found]
+        names = _demonstrators(said, [dict(episode.infos) for episode in found], about.name, reading, path)
+        episodes = [_episode(found[i], about.action, names[i], reading.obs, where, i) for i in range(len(found))]
         return Demonstrations.from_episodes(episodes, where=where)
 
 
@@ -60,66 +69,42 @@ def read_id(name: str, reading: Reading) -> Demonstrations:
 def write(source: Path, out: Path, episodes: Sequence[int]) -> None:
     """A copy of a data set with these episodes only, in this order, all that is stored as it is, under the same id."""
     with _refusing(source):
-        dataset = _opened(source)
-        found = _found(dataset, source)
+        about = _about(source)
+        found = _found(about, source, Budget(), ())
     bad = [f"episode {episode}" for episode in episodes if not 0 <= episode < len(found)]
     if bad or not len(episodes):
         refuse(source, bad[0] if bad else "no episodes", f"some of 0 to {len(found) - 1}", "choose from these")
     if os.path.lexists(out) or not out.parent.is_dir():
         refuse(out, "a path that is taken or in no folder", "a new name in an existing folder", "choose another path")
-    part = out.parent / f".{secrets.token_hex(8)}.part"
-    try:
-        with _refusing(source):
-            _copy(_inside(source), part / "data", episodes, dataset.storage.FORMAT)
-            new, ids = _opened(part).storage, range(len(episodes))
-            new.update_episode_metadata([{"id": i} for i in ids], ids)
-            totals = {"total_episodes": len(ids), "total_steps": sum(len(found[e].rewards) for e in episodes)}
-            new.update_metadata(totals | {"dataset_size": new.get_size()})
-            part.rename(out)
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
+    with writing(printable(out), "choose another place, or make room there"), replacing(out) as part, _refusing(source):
+        steps = sum(len(found[episode].rewards) for episode in episodes)
+        _copy(source, part / "data", episodes, about.kind)
+        _describe(part / "data", len(episodes), steps)
 
 
 def _inside(path: Path) -> Path:
     """The folder that holds the data: `data` in the one named, or that itself."""
-    return path / "data" if (path / "data" / "metadata.json").is_file() else path
+    return path / "data" if (path / "data" / "metadata.json").exists() else path
 
 
-def _opened(path: Path) -> Any:
-    """The library's data set. Where no spaces are stored it would run the environment that the data name."""
+def _about(path: Path) -> About:
+    """The metadata, of a data set whose actions can be read."""
     if not recognises(path):
         refuse(path, "no metadata.json of Minari's", "the folder of a Minari data set", "check the path")
-    there = sorted(json.loads((_inside(path) / "metadata.json").read_bytes()))
-    if not {"observation_space", "action_space"} <= set(there):
-        refuse(path, listed(there, 16), "observation_space and action_space, too", "write it with a newer Minari")
-    if (_inside(path) / minari_hdf5.FILE).is_file():
-        _check_sizes(_inside(path) / minari_hdf5.FILE)
-    dataset = library("minari", "formats").MinariDataset(_inside(path))
-    spaces, kind = library("gymnasium", "formats").spaces, type(dataset.action_space)
-    if not issubclass(kind, spaces.Box | spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary):
-        refuse(f"{printable(path)}, actions", kind.__name__, "Discrete or Box", "make each action one array of numbers")
-    return dataset
+    found = about(path, _inside(path))
+    if found.action.kind not in NUMBERS:
+        got, remedy = printable(found.action.kind[:100]), "make each action one array of numbers"
+        refuse(f"{printable(path)}, actions", got, "Discrete or Box", remedy)
+    return found
 
 
-def _check_sizes(path: Path) -> None:
-    """One wrong byte can make an array of terabytes, which HDF5 would try to read."""
-    with library("h5py", "formats").File(path, "r") as file:
-        sizes: list[int] = []
-        file.visititems(lambda _, item: sizes.append(getattr(item, "nbytes", 0)))
-    if max(sizes, default=0) > 1100 * path.stat().st_size:  # no compression of HDF5's makes them smaller than that
-        refuse(path, f"an array of {max(sizes)} bytes", "no more than the file can hold", "copy or download it again")
-
-
-def _found(dataset: Any, path: Path) -> list[Any]:
-    """All episodes, one by one: of several at once, Arrow may hand out a long one's second part as the next."""
-    if minari_hdf5.is_large(dataset, _inside(path)):
-        found = minari_hdf5.episodes(dataset, _inside(path))
-    else:
-        found = [next(iter(dataset.iterate_episodes([i]))) for i in range(dataset.storage.total_episodes)]
-    steps, expected = sum(len(episode.rewards) for episode in found), int(dataset.storage.total_steps)
-    if steps != expected:
-        remedy = "copy it again; in Arrow and Parquet, Minari loses parts of long episodes: write it as HDF5"
-        refuse(path, f"{steps} steps", f"{expected}, as its metadata say", remedy)
+def _found(about: About, path: Path, budget: Budget, wanted: tuple[str, ...]) -> list[StoredEpisode]:
+    """All episodes."""
+    kind = minari_hdf5 if about.kind == "hdf5" else minari_arrow
+    found = kind.episodes(about, path, _inside(path), budget, wanted)
+    steps = sum(len(episode.rewards) for episode in found)
+    if steps != about.steps:
+        refuse(path, f"{steps} steps", f"{about.steps}, as its metadata say", "copy or download it again")
     return found
 
 
@@ -130,12 +115,15 @@ def _refusing(path: Path) -> Iterator[None]:
         yield
     except IrleedError:
         raise
-    except Exception as error:  # damaged files make HDF5, Arrow, JSON and Gymnasium raise nearly anything
-        said = "".join(c if c.isprintable() else " " for c in f"{type(error).__name__}: {error}")[:200]
-        refuse(path, f"what Minari cannot read ({said.strip()})", "a whole data set", "copy or download it again")
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno in UNWRITABLE:  # not the data's fault
+            raise
+        # Damaged files make HDF5, Arrow and JSON raise nearly anything
+        said = one_line(f"{type(error).__name__}: {error}")
+        refuse(path, f"what Minari cannot read ({said})", "a whole data set", "copy or download it again")
 
 
-def _episode(found: Any, space: Any, name: str, wanted: tuple[str, ...], path: str, number: int) -> Episode:
+def _episode(found: StoredEpisode, space: Space, name: str, wanted: tuple[str, ...], path: str, number: int) -> Episode:
     where, steps = f"{path}, episode {number}", len(found.rewards)
     for key in ("terminations", "truncations"):
         flag = np.asarray(getattr(found, key))
@@ -157,15 +145,17 @@ def _observations(values: Any, wanted: tuple[str, ...], where: str) -> Shaped[np
     return joined({name: part for name, part in arrays.items() if part.dtype.kind in "biuf"}, wanted, where)
 
 
-def _actions(values: Shaped[np.ndarray, "..."], space: Any, where: str) -> Shaped[np.ndarray, "..."]:
+def _actions(values: Shaped[np.ndarray, "..."], space: Space, where: str) -> Shaped[np.ndarray, "..."]:
     """Actions as they are, discrete ones numbered from 0 whatever number their space starts with."""
-    if not isinstance(space, library("gymnasium", "formats").spaces.Discrete):
+    if space.kind != "Discrete":
         return values
     if values.shape not in ((len(values),), (len(values), 1)) or values.dtype.kind not in "iu":
         refuse(where, f"{values.dtype} of shape {values.shape}", "one whole number a step", "write them again")
-    numbers = values.reshape(-1).astype(np.int64) - int(space.start)
-    if len(numbers) and not 0 <= numbers.min() <= numbers.max() < space.n:
-        refuse(where, f"{numbers.min()} to {numbers.max()}", f"0 to {space.n - 1}, as in their space", "mend either")
+    numbers = values.reshape(-1).astype(np.int64) - space.start
+    if len(numbers) and not 0 <= numbers.min() <= numbers.max() < space.count:
+        refuse(
+            where, f"{numbers.min()} to {numbers.max()}", f"0 to {space.count - 1}, as in their space", "mend either"
+        )
     return numbers
 
 
@@ -199,18 +189,35 @@ def _name(value: Any) -> str | None:
     return values[0].decode() if isinstance(values[0], bytes) else str(values[0])
 
 
-def _copy(data: Path, out: Path, episodes: Sequence[int], kind: str) -> None:
+def _copy(source: Path, out: Path, episodes: Sequence[int], kind: str) -> None:
     """Copy the episodes to a new folder, numbered anew."""
+    data = _inside(source)
     out.mkdir(parents=True)
-    shutil.copy(data / "metadata.json", out)
+    shutil.copy(regular(source, data / "metadata.json"), out)
     if kind == "hdf5":
         file, name = library("h5py", "formats").File, minari_hdf5.FILE
+        minari_hdf5.check(regular(source, data / name))
         with file(data / name, "r") as old, file(out / name, "x", track_order=True) as new:
             for i, episode in enumerate(episodes):
                 old.copy(f"episode_{episode}", new, f"episode_{i}")
-    else:
-        for i, episode in enumerate(episodes):
-            shutil.copytree(data / str(episode), out / str(i))
+                new[f"episode_{i}"].attrs["id"] = i
+        return
+    for i, episode in enumerate(episodes):
+        (out / str(i)).mkdir()
+        for path in minari_arrow.files(source, data / str(episode), kind):
+            shutil.copy(path, out / str(i))
+        _update(out / str(i) / "metadata.json", {"id": i})
+
+
+def _describe(data: Path, episodes: int, steps: int) -> None:
+    """Write into the metadata of a copy how large it is."""
+    size = sum(path.stat().st_size for path in data.rglob("*"))
+    told = {"total_episodes": episodes, "total_steps": steps, "dataset_size": round(size / 1e6, 1)}
+    _update(data / "metadata.json", told)
+
+
+def _update(path: Path, told: Mapping[str, Any]) -> None:
+    path.write_text(json.dumps(json.loads(path.read_bytes()) | told))
 
 
 FORMAT = Format(name="Minari data set", recognises=recognises, read=read)

@@ -1,99 +1,103 @@
-"""Large Minari data sets in HDF5: their observations and infos stay in the file until they are asked for.
+"""Minari data sets in HDF5: a group an episode, with a dataset for a plain space and groups for Dict and Tuple spaces.
 
-Minari itself reads whole episodes, pictures decoded. What is here follows its layout: a group an episode, with a
-dataset for a plain space and groups for Dict and Tuple spaces.
+Large observations, and all infos, stay in the file until they are asked for.
 """
 
 import dataclasses
-import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from irleed._npz import printable
 from irleed.data import lazy
 from irleed.data.formats import hdf5
-from irleed.data.formats.base import library, refuse
-from irleed.data.formats.images import Pictures
+from irleed.data.formats.base import refuse
+from irleed.data.formats.folders import regular
+from irleed.data.formats.hdf5_gate import Group
+from irleed.data.formats.media import Pictures
+from irleed.data.formats.minari_spaces import About, Space
 from irleed.data.lazy import LazyRows
+from irleed.data.limits import Budget
 
 FILE = "main_data.hdf5"
 
 
 @dataclasses.dataclass(frozen=True)
 class StoredEpisode:
-    """As Minari's own `EpisodeData`, with `LazyRows` for what may be large."""
+    """What is stored of an episode, with `LazyRows` for what may be large."""
 
-    observations: Any  # LazyRows, or a mapping or tuple of such
-    actions: np.ndarray
+    observations: Any  # an array or LazyRows, or a mapping of such by their names
+    actions: np.ndarray | None  # None if they are of a Dict, Tuple or Text space
     rewards: np.ndarray
     terminations: np.ndarray
     truncations: np.ndarray
-    infos: dict[str, Any]
+    metadata: Mapping[str, Any]  # by names joined with slashes, as are infos; only values that were wanted
+    infos: Mapping[str, Any]  # what NumPy makes arrays of
 
 
-def is_large(dataset: Any, data: Path) -> bool:
-    """Is this HDF5, and too much for memory, as the file has it or decoded?"""
-    path = data / FILE
-    if not path.is_file():
-        return False
-    return hdf5.is_large(path) or int(dataset.storage.total_steps) * _bytes(dataset.observation_space) >= lazy.LARGE
+@dataclasses.dataclass(frozen=True)
+class Info:
+    """An array of a file, read when it is asked for."""
+
+    file: hdf5.Reopened
+    name: str
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        """The array."""
+        return np.asarray(self.file.values(self.name).read(), dtype)
 
 
-def episodes(dataset: Any, data: Path) -> list[StoredEpisode]:
-    """All of them, in their order."""
-    path = data / FILE
-    again, storage = hdf5.Reopened(path), dataset.storage
-    with hdf5.opened(path) as file:
-        return [_episode(path, file, number, storage, again) for number in range(storage.total_episodes)]
+def episodes(about: About, root: Path, data: Path, budget: Budget, wanted: tuple[str, ...]) -> list[StoredEpisode]:
+    """All of them, in their order, with those of their metadata that are `wanted`, from a folder in that named."""
+    path = regular(root, data / FILE)
+    with hdf5.opened(path, budget) as file:
+        again, found = hdf5.Reopened.of(file), []
+        large = hdf5.is_large(path) or about.steps * about.observation.nbytes >= lazy.LARGE
+        for number in range(about.episodes):
+            group = file.get(f"episode_{number}")
+            if not isinstance(group, Group):
+                got = f"{len(file.names())} entries, without 'episode_{number}'"
+                refuse(path, got, f"{about.episodes} episodes, as its metadata say", "copy or download it again")
+            found.append(_episode(group, about, again, wanted, large))
+        return found
 
 
-def _episode(path: Path, file: Any, number: int, storage: Any, again: hdf5.Reopened) -> StoredEpisode:
-    group = file.get(f"episode_{number}")
-    if not hdf5.is_group(group):
-        there = f"{len(file)} entries, without 'episode_{number}'"
-        refuse(path, there, f"{storage.total_episodes} episodes, as its metadata say", "copy or download it again")
-    plain = {name: hdf5.array(path, group, name) for name in ("actions", "rewards", "terminations", "truncations")}
+def check(path: Path) -> None:
+    """Refuse a file with anything in it that leads out of it, or that may not be read for other reasons."""
+    with hdf5.opened(path, Budget()) as file:
+        for _, values in file.walk():
+            values.check()
+
+
+def _episode(group: Group, about: About, again: hdf5.Reopened, wanted: tuple[str, ...], large: bool) -> StoredEpisode:
     infos = group.get("infos")
     return StoredEpisode(
-        observations=_observations(path, group, "observations", storage.observation_space, storage, again),
-        infos=_infos(infos, again) if hdf5.is_group(infos) else {},
-        **plain,
+        observations=_observations(group, "observations", about.observation, about, again, large),
+        actions=None if about.action.parts else hdf5.array(group, "actions"),
+        rewards=hdf5.array(group, "rewards"),
+        terminations=hdf5.array(group, "terminations"),
+        truncations=hdf5.array(group, "truncations"),
+        metadata={name: group.attribute(name) if name in wanted else None for name in group.attributes()},
+        infos={name: Info(again, entry.name) for name, entry in infos.walk()} if isinstance(infos, Group) else {},
     )
 
 
-def _observations(path: Path, group: Any, name: str, space: Any, storage: Any, again: hdf5.Reopened) -> Any:
+def _observations(group: Group, name: str, space: Space, about: About, again: hdf5.Reopened, large: bool) -> Any:
     """What lies at a name, in the structure of its space."""
-    spaces = library("gymnasium", "formats").spaces
-    if isinstance(space, spaces.Dict | spaces.Tuple):
+    if space.parts:
         inner = group.get(name)
-        if not hdf5.is_group(inner):
-            refuse(hdf5.place(path, group, name), "no group", f"one, for {type(space).__name__}", "write it again")
-        named = isinstance(space, spaces.Dict)
-        parts = space.spaces.items() if named else ((f"_index_{i}", part) for i, part in enumerate(space.spaces))
-        found = {key: _observations(path, inner, key, part, storage, again) for key, part in parts}
-        return found if named else tuple(found.values())
-    dataset = hdf5.sound(path, group, name)
-    source = hdf5.Stored(again, dataset.name, dataset.shape, dataset.dtype)
-    if storage.jpeg_encoding and library("minari.dataset.minari_storage", "formats").is_image_space(space):
-        return LazyRows.of(Pictures(source, space.shape, f"{printable(path)}, {dataset.name}"))
-    return hdf5.rows(path, group, name, again, large=True) if dataset.dtype.kind in "biuf" else LazyRows.of(source)
-
-
-def _infos(group: Any, again: hdf5.Reopened) -> dict[str, Any]:
-    """Infos by their names, joined with slashes; single values as they are, others to be read when asked for."""
-    there = dict(hdf5.datasets(group))
-    return {
-        name: LazyRows.of(hdf5.Stored(again, entry.name, entry.shape, entry.dtype)) if entry.shape else entry[()]
-        for name, entry in there.items()
-    }
-
-
-def _bytes(space: Any) -> int:
-    """Of one observation."""
-    spaces = library("gymnasium", "formats").spaces
-    if isinstance(space, spaces.Dict | spaces.Tuple):
-        parts = space.spaces.values() if isinstance(space, spaces.Dict) else space.spaces
-        return sum(_bytes(part) for part in parts)
-    return 0 if space.shape is None or space.dtype is None else math.prod(space.shape) * np.dtype(space.dtype).itemsize
+        if not isinstance(inner, Group):
+            refuse(hdf5.place(group, name), "no group", f"one, for {space.kind}", "write it again")
+        stored = {part: part if space.kind == "Dict" else f"_index_{part}" for part in space.parts}
+        return {
+            part: _observations(inner, stored[part], below, about, again, large) for part, below in space.parts.items()
+        }
+    values = hdf5.sound(group, name)
+    if (about.compressed and space.image) or values.dtype.kind not in "biuf":
+        values.claim()
+        source = hdf5.Stored(again, values.name, values.shape, values.dtype)
+        if about.compressed and space.image:
+            return LazyRows.of(Pictures(source, space.shape, values.where))
+        return LazyRows.of(source)
+    return hdf5.rows(group, name, again, large)

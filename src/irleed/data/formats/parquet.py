@@ -9,14 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from irleed._npz import printable
+from irleed._io.npz import printable
 from irleed._typing import Bool, Int, Shaped
 from irleed.data import lazy
-from irleed.data.checks import listed
 from irleed.data.formats.arrow import arrow_errors, is_flat, is_number, refuse_row, side_by_side
 from irleed.data.formats.base import library, refuse
-from irleed.data.lazy import LazyRows
-from irleed.data.sources import Source
+from irleed.data.formats.parquet_pages import Watched
+from irleed.data.lazy import LazyRows, Source
+from irleed.data.limits import Budget
+from irleed.data.validation import listed
 
 KEPT = 1 << 26  # bytes of row groups that each thread keeps in memory, those it read last; one of them at least
 
@@ -31,17 +32,19 @@ class RowGroups:
         place: Int[np.ndarray, "G 2"],
         start: Int[np.ndarray, " G+1"],
         convert: Callable[[Any, int], Any],
+        expansion: float,
     ):
         """Group k is `place[k]`, the numbers of a file and of a group in it, with rows from `start[k]` on.
 
-        `convert` gets a table and the number of its first row.
+        `convert` gets a table and the number of its first row. Each group may take `expansion` times the size of its
+        file.
         """
         self.files, self.columns, self.convert = tuple(file.absolute() for file in files), tuple(columns), convert
-        self.place, self.start = place, start
+        self.place, self.start, self.expansion = place, start, expansion
         self._mine = threading.local()  # each thread reads by itself: no lock that a fork could leave closed
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return RowGroups, (self.files, self.columns, self.place, self.start, self.convert)
+        return RowGroups, (self.files, self.columns, self.place, self.start, self.convert, self.expansion)
 
     def of(self, rows: Int[np.ndarray, " K"]) -> Iterator[tuple[slice, Any, Int[np.ndarray, " k"]]]:
         """For each group with some of these rows, which increase: which they are, the group, and where in it."""
@@ -71,8 +74,11 @@ class RowGroups:
         file, group = map(int, self.place[number])
         with arrow_errors(self.files[file]):
             if mine["file"] is None or mine["file"][0] != file:
-                mine["file"] = file, opened(self.files[file])
-            table = mine["file"][1].read_row_group(group, columns=list(self.columns)).select(self.columns)
+                mine["file"] = file, Opened(self.files[file])
+            budget = Budget(self.expansion)
+            budget.admit(self.files[file])
+            mine["file"][1].count(self.columns, budget)
+            table = mine["file"][1].parquet.read_row_group(group, columns=list(self.columns)).select(self.columns)
             table.validate(full=True)
         first, rows = int(self.start[number]), int(self.start[number + 1] - self.start[number])
         if len(table) != rows:
@@ -102,13 +108,14 @@ class Vectors(Source):
 class Files:
     """Parquet files with the same columns, one after the other. `path` is what messages call all of them."""
 
-    def __init__(self, files: Sequence[Path], path: Path):
-        self.files, self.path = tuple(files), path
+    def __init__(self, files: Sequence[Path], path: Path, budget: Budget):
+        self.files, self.path, self.budget = tuple(files), path, budget
         self._about, self._kinds = [], []
         for file in self.files:
-            with arrow_errors(file), opened(file) as parquet:
-                schema = parquet.schema_arrow
-                self._about.append(parquet.metadata)
+            budget.admit(file)
+            with arrow_errors(file), Opened(file) as opened:
+                schema = opened.schema
+                self._about.append(opened.parquet.metadata)
             if len(set(schema.names)) < len(schema.names):
                 refuse(file, f"columns {listed(schema.names)}", "every name once", "mend it")
             self._kinds.append({field.name: field.type for field in schema})
@@ -130,8 +137,9 @@ class Files:
         """Columns as one Arrow table."""
         tables = []
         for file in self.files:
-            with arrow_errors(file), opened(file) as parquet:
-                table = parquet.read(columns=list(names)).select(list(names))
+            with arrow_errors(file), Opened(file) as opened:
+                opened.count(names, self.budget)
+                table = opened.parquet.read(columns=list(names)).select(list(names))
                 table.validate(full=True)
                 tables.append(table.replace_schema_metadata(None))
         with arrow_errors(self.path):
@@ -150,6 +158,7 @@ class Files:
         if size.max() > lazy.MOST:
             got, expected = f"row groups of {size.max() / 1e9:.1f} GB", f"at most {lazy.MOST / 1e9:.1f}"
             refuse(f"{printable(self.path)}, {listed(names)}", got, expected, "write it again with fewer rows in each")
+        self.budget.take(self.path, int(size.sum()))
         groups = self.groups(names, partial(_vectors, names=tuple(names), path=self.path))
         rows = LazyRows.of(Vectors(groups, self.path))
         # Fractions are looked at anyway, to see whether they are finite: then too what is missing would be found.
@@ -160,7 +169,7 @@ class Files:
 
     def groups(self, names: Sequence[str], convert: Callable[[Any, int], Any]) -> RowGroups:
         """Columns by row groups, each as what `convert` makes of its table and the number of its first row."""
-        return RowGroups(self.files, names, self.place, self.start, convert)
+        return RowGroups(self.files, names, self.place, self.start, convert, self.budget.expansion)
 
     def _width(self, names: Sequence[str]) -> int:
         """How many bytes the values of columns take in memory in the first row.
@@ -170,8 +179,11 @@ class Files:
         if not len(self.place):
             return 0
         file, group = map(int, self.place[0])
-        with arrow_errors(self.files[file]), opened(self.files[file]) as parquet:
-            first = next(parquet.iter_batches(1, row_groups=[group], columns=list(names)), None)
+        with arrow_errors(self.files[file]), Opened(self.files[file]) as opened:
+            budget = Budget(self.budget.expansion)  # its own: what is read here is read again
+            budget.admit(self.files[file])
+            opened.count(names, budget)
+            first = next(opened.parquet.iter_batches(1, row_groups=[group], columns=list(names)), None)
         if first is None or not len(first):
             refuse(self.files[file], "no rows", f"{self.rows}, as it says itself", "copy or write it again")
         count = sum(_count(first.column(name)[0]) for name in names)
@@ -186,9 +198,39 @@ class Files:
                     refuse(file, got, f"{self.kinds[name]}, as in {printable(self.files[0].name)}", "write it again")
 
 
-def opened(file: Path) -> Any:
-    """A Parquet file, open for reading."""
-    return library("pyarrow.parquet", "formats").ParquetFile(file, page_checksum_verification=True)
+class Opened:
+    """A Parquet file, open for reading. Text stays encoded by a dictionary, as each may stand in it many times."""
+
+    def __init__(self, file: Path):
+        arrow, parquet = library("pyarrow", "formats"), library("pyarrow.parquet", "formats")
+        self._watched = Watched(file)
+        try:
+            source = arrow.PythonFile(self._watched, mode="r")
+            plain = parquet.ParquetFile(source, pre_buffer=False)
+            self.schema = plain.schema_arrow
+            self._leaves = [plain.schema.column(number) for number in range(len(plain.schema))]
+            self.parquet = parquet.ParquetFile(
+                source,
+                metadata=plain.metadata,
+                read_dictionary=[leaf.path for leaf in self._leaves if leaf.physical_type == "BYTE_ARRAY"],
+                pre_buffer=False,  # columns one by one, so that their pages can be counted
+                page_checksum_verification=True,
+            )
+        except BaseException:
+            self._watched.close()
+            raise
+
+    def __enter__(self) -> "Opened":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._watched.close()
+
+    def count(self, names: Sequence[str], budget: Budget) -> None:
+        """Count what is read of these columns from now on."""
+        beginnings = tuple(f"{name}." for name in names)
+        sizes = [leaf.length for leaf in self._leaves if leaf.path in names or leaf.path.startswith(beginnings)]
+        self._watched.count(budget, max([8, *sizes]))
 
 
 def _vectors(table: Any, first: int, names: tuple[str, ...], path: Path) -> np.ndarray:

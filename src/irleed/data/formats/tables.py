@@ -10,14 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from irleed._npz import printable
+from irleed._io.npz import printable
 from irleed._typing import Bool, Int, Shaped
-from irleed.data.checks import listed, starts
 from irleed.data.demonstrations import Demonstrations, Episode
-from irleed.data.formats.arrow import arrow_errors, labelled, numbers, refuse_row, side_by_side
+from irleed.data.formats.arrow import arrow_errors, coded, labelled, numbers, refuse_row, side_by_side
 from irleed.data.formats.base import Format, Reading, library, refuse
 from irleed.data.formats.parquet import Files
 from irleed.data.lazy import LazyRows, part
+from irleed.data.limits import EPISODE, Budget
+from irleed.data.validation import listed, starts
 
 MAGIC = b"PAR1"
 WHO = ("operator", "player", "user", "subject")  # in place of a column `demonstrator`
@@ -35,14 +36,16 @@ def recognises(path: Path) -> bool:
 
 def read(path: Path, reading: Reading) -> Demonstrations:
     """The episodes of a file."""
+    budget = reading.budget()
     with arrow_errors(path):
-        columns = Files([path], path) if _ends(path)[0] == MAGIC else _ReadWhole(_read_csv(path, reading), path)
+        parquet = _ends(path)[0] == MAGIC
+        columns = Files([path], path, budget) if parquet else _ReadWhole(_read_csv(path, reading, budget), path)
     names = columns.names
     if len(set(names)) < len(names) or "episode" not in names or not columns.rows:
         refuse(path, f"{columns.rows} rows of {listed(names)}", "rows with an 'episode', every name once", "mend it")
     chosen = _chosen(names, reading, path)
     table = columns.read([name for name in names if name in chosen.others])
-    return from_table(table, *columns.observations(chosen.obs), chosen.action, chosen.who, path)
+    return from_table(table, *columns.observations(chosen.obs), chosen.action, chosen.who, path, budget)
 
 
 def from_table(
@@ -52,6 +55,7 @@ def from_table(
     actions: Sequence[str],
     who: str | None,
     path: Path,
+    budget: Budget,
 ) -> Demonstrations:
     """Cut an Arrow table into episodes: an episode's last row is the observation that its last used action led to.
 
@@ -60,8 +64,10 @@ def from_table(
     - `table`: with the column `episode`, and perhaps `reward`, `terminated` or `done`, and `truncated`.
     - `obs`, `blank`: the observations, and those that are missing.
     - `actions`, `who`: the columns of actions, and the one that says who acted, if any.
+    - `budget`: what the episodes count against.
     """
     names, start = table.column_names, _runs(table, path)
+    budget.take(path, EPISODE * len(start))
     action, idle = side_by_side(table, actions, path)
     if action.ndim == 1 and idle.any() and action.dtype.kind == "f" and np.all((action >= 0) & (action % 1 == 0)):
         action = action.astype(np.int64)  # whole numbers that an empty cell made fractions of, as in pandas
@@ -94,7 +100,7 @@ def from_table(
 
 def _runs(table: Any, path: Path) -> Int[np.ndarray, " E"]:
     """The first row of each episode."""
-    code, _ = labelled(table, "episode", path)
+    code, _ = coded(table, "episode", path)
     start = starts(code)
     again = np.ones(len(start), bool)
     again[np.unique(code[start], return_index=True)[1]] = False
@@ -211,7 +217,8 @@ def _header(path: Path, size: int) -> tuple[str, list[str]] | None:
     return max(found, key=lambda each: len(each[1]), default=None)
 
 
-def _read_csv(path: Path, reading: Reading) -> Any:
+def _read_csv(path: Path, reading: Reading, budget: Budget) -> Any:
+    budget.admit(path)
     arrow, reader = library("pyarrow", "formats"), library("pyarrow.csv", "formats")
     header = _header(path, 1 << 20)
     if header is None:
@@ -219,7 +226,7 @@ def _read_csv(path: Path, reading: Reading) -> Any:
     delimiter, names = header
     texts = {"episode", "demonstrator", *WHO, reading.named} - {*reading.obs}
     table = reader.read_csv(
-        path,
+        arrow.input_stream(path, compression=None),  # or else what a name ends in would decide
         reader.ReadOptions(block_size=min(path.stat().st_size + 1, 1 << 30)),  # types are guessed from the first block
         reader.ParseOptions(delimiter=delimiter, newlines_in_values=True),
         reader.ConvertOptions(

@@ -1,0 +1,267 @@
+"""`.npz` files that carry their format's name and version: read with suspicion, written whole or not at all.
+
+An `.npz` file is a zip archive of ``.npy`` arrays. Nothing in one is believed before its checksums have been verified,
+and nothing is ever unpickled. Whatever is wrong with a file is one line that names it.
+"""
+
+import contextlib
+import dataclasses
+import io
+import lzma
+import math
+import os
+import struct
+import zipfile
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from tokenize import TokenError
+from typing import Any, NoReturn
+
+import numpy as np
+
+from irleed._io.files import beside
+from irleed._io.text import one_line, printable
+from irleed.errors import ConfigError, DataError, problem
+
+HEAD = ("format", "version")
+
+# What zipfile, its decompressors and NumPy raise on bytes that are not what they should be.
+CORRUPT = (
+    zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, OSError, EOFError, ValueError, KeyError, IndexError,
+    TypeError, SyntaxError, RuntimeError, MemoryError, OverflowError, TokenError,
+)  # fmt: skip
+
+METHODS = {zipfile.ZIP_STORED: "stored", zipfile.ZIP_DEFLATED: "deflated"}  # as NumPy writes entries
+LOCAL = struct.Struct("<6x2H4x3I4x")  # a local header: flags, method, checksum, both sizes
+SMALL = 1 << 12  # bytes of `format` and `version`, which are read before anything else
+HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+
+
+@dataclasses.dataclass(frozen=True)
+class Layout:
+    """What a kind of file holds. Nothing but the arrays named here may be in one."""
+
+    format: str
+    version: int  # the newest; older ones are read too
+    holds: str  # in words, for messages
+    required: tuple[str, ...]
+    optional: tuple[str, ...]
+    writer: str  # the function that writes such files, for messages
+
+
+def read_npz(
+    path: str | os.PathLike[str], layout: Layout, take: Callable[[str, int], object], without: tuple[str, ...] = ()
+) -> dict[str, np.ndarray]:
+    """The arrays of a file, without its `format` and `version`. Any failure is a `DataError` that names the file.
+
+    **Arguments:**
+
+    - `take`: called with the place and the bytes of each array before anything of it is decompressed, to refuse what is
+        too large, as `irleed.data.limits.Budget.take` does.
+    - `without`: arrays that are neither read nor verified: they are for others to look at where they lie.
+    """
+    where = printable(path)
+    expected = f"a .npz file of {layout.holds}"
+    try:
+        path = Path(path)
+        if path.is_dir():
+            _refuse(where, "a folder", "a file", "name a file in it")
+        if not path.exists():
+            _refuse(where, "no such file", expected, "check the path")
+        if not path.is_file():
+            _refuse(where, "a device or pipe", "a file", "write it to a file first")
+        if path.stat().st_size == 0:
+            _refuse(where, "an empty file", expected, "write it again")
+        with path.open("rb") as stream:
+            return _read(stream, layout, where, take, without)
+    except (OSError, ValueError) as error:  # no permission, a name too long, a zero byte in it
+        got = f"an unreadable file ({one_line(error)})"
+        _refuse(where, got, "a file that can be read", "check path and permissions")
+
+
+def write_npz(
+    path: str | os.PathLike[str], layout: Layout, arrays: Mapping[str, object], *, compress: bool = True
+) -> None:
+    """Write `arrays`, leaving out those that are None, so that no reader ever sees half a file.
+
+    Without `compress` the file is larger, and written many times faster.
+    """
+    where = printable(path)
+    columns = {name: np.asarray(values) for name, values in arrays.items() if values is not None}
+    for name, array in columns.items():
+        if array.dtype.hasobject:
+            _refuse(f"{where}, {name}", "Python objects", "numbers or text", "convert them")
+    columns = {"format": np.array(layout.format), "version": np.array(layout.version)} | columns
+    try:
+        target = Path(os.path.realpath(path))  # through a link, not over it
+        if target.exists() and not target.is_file():
+            _unwritable(where, "a folder or device", "a file's name")
+        if not target.parent.is_dir():
+            _unwritable(where, "a folder that does not exist", "an existing one")
+        with beside(target) as stream:
+            write = np.savez_compressed if compress else np.savez
+            write(stream, **columns)  # pyright: ignore[reportArgumentType]
+    except (OSError, ValueError) as error:
+        _unwritable(where, f"an unwritable place ({one_line(error)})", "a place that can be written")
+
+
+def npy_header(stream: Any) -> tuple[tuple[int, ...], bool, np.dtype]:
+    """Shape, whether it lies column by column, and dtype of the ``.npy`` array that begins here."""
+    return HEADERS[np.lib.format.read_magic(stream)](stream)
+
+
+def _read(
+    stream: io.BufferedReader,
+    layout: Layout,
+    where: str,
+    take: Callable[[str, int], object],
+    without: tuple[str, ...],
+) -> dict[str, np.ndarray]:
+    """The arrays of an archive.
+
+    Names and sizes are checked before anything is decompressed, and checksums before anything is handed out.
+    """
+    with _damage(stream, where):
+        archive = zipfile.ZipFile(stream)
+        found = [name.removesuffix(".npy") for name in archive.namelist()]
+        if not set(HEAD) <= set(found):
+            _foreign(found, layout, where)
+        _check_entries(archive, stream, where)
+        size = {name: entry.file_size for name, entry in zip(found, archive.infolist(), strict=True)}
+        for name in HEAD:
+            if size[name] > SMALL:
+                got = f"{size[name]:,} bytes"
+                _refuse(f"{where}, {name}", got, f"at most {SMALL:,}", f"write it again with `{layout.writer}`")
+    _check_head(archive, layout, where)
+    known = HEAD + layout.required + layout.optional
+    if not set(layout.required) <= set(found) <= set(known) or len(set(found)) < len(found):
+        _foreign(found, layout, where)
+    wanted = [name for name in known if name in found and name not in (*HEAD, *without)]
+    for name in wanted:
+        take(f"{where}, {name}", size[name])
+    arrays = {name: _array(archive, name, layout, where) for name in wanted}
+    if _lost(archive, stream):
+        _damaged("directory", where)
+    return arrays
+
+
+@contextlib.contextmanager
+def _damage(stream: io.BufferedReader, where: str) -> Iterator[None]:
+    """Turn what zipfile raises into one line."""
+    try:
+        yield
+    except CORRUPT as error:
+        stream.seek(0)
+        start = stream.read(4)
+        if start != b"PK\x03\x04":
+            _refuse(where, f"a file that starts with {start!r}", "a .npz archive", "convert it, or name another file")
+        got = f"a cut or damaged archive ({one_line(error)})"
+        _refuse(where, got, "a whole .npz archive", "copy or write it again")
+
+
+def _check_entries(archive: zipfile.ZipFile, stream: io.BufferedReader, where: str) -> None:
+    """Every entry is stored or deflated, says the same of itself in both places, and lies outside of all others."""
+    end = 0
+    for entry in sorted(archive.infolist(), key=lambda entry: entry.header_offset):
+        if entry.compress_type not in METHODS or entry.flag_bits & 1:
+            got = "an encrypted entry" if entry.flag_bits & 1 else f"an entry of compression type {entry.compress_type}"
+            _refuse(where, got, f"entries that are {' or '.join(METHODS.values())}", "write it again with numpy.savez")
+        stream.seek(entry.header_offset)
+        flags, method, checksum, _, size = LOCAL.unpack(stream.read(LOCAL.size))
+        later = flags & 8  # checksum and sizes follow the data, as when NumPy writes to a pipe
+        if (
+            method != entry.compress_type
+            or not later
+            and (checksum != entry.CRC or size not in (entry.file_size, 0xFFFFFFFF))
+        ):
+            _damaged(entry.filename, where)
+        if entry.header_offset < end or method == zipfile.ZIP_STORED and entry.compress_size != entry.file_size:
+            _damaged(entry.filename, where)
+        end = entry.header_offset + LOCAL.size + entry.compress_size
+
+
+def _lost(archive: zipfile.ZipFile, stream: io.BufferedReader) -> bool:
+    """Has the directory fewer entries than the archive's end record says? One wrong bit can hide the last ones."""
+    stream.seek(-(22 + len(archive.comment)), os.SEEK_END)  # the end record is 22 bytes and a comment
+    return int.from_bytes(stream.read(12)[10:], "little") != len(archive.infolist())
+
+
+def _damaged(name: str, where: str) -> NoReturn:
+    _refuse(where, f"an archive damaged in {name[:80]!r}", "a whole .npz archive", "copy or write it again")
+
+
+def _check_head(archive: zipfile.ZipFile, layout: Layout, where: str) -> None:
+    """Is it ours, and of a version known here?"""
+    kind, version = (_array(archive, name, layout, where) for name in HEAD)
+    if kind.shape != () or kind.item() != layout.format:
+        _refuse(f"{where}, format", one_line(kind), repr(layout.format), "check that this is the right file")
+    if version.shape != () or version.dtype.kind not in "iu" or version.item() < 1:
+        expected, remedy = f"a whole number from 1 to {layout.version}", f"write it again with `{layout.writer}`"
+        _refuse(f"{where}, version", one_line(version), expected, remedy)
+    if version.item() > layout.version:
+        remedy = "install a newer irleed to read this file"
+        _refuse(f"{where}, version", version.item(), f"at most {layout.version}", remedy)
+
+
+def _array(archive: zipfile.ZipFile, name: str, layout: Layout, where: str) -> np.ndarray:
+    """An array, its checksum compared. zipfile reads no more bytes of an entry than it claims."""
+    try:
+        with archive.open(f"{name}.npy") as stream:
+            try:
+                return _values(stream, archive.getinfo(f"{name}.npy").file_size)
+            finally:  # the checksum is compared at its end
+                while stream.read(1 << 20):
+                    pass
+    except (zipfile.BadZipFile, zlib.error):
+        _damaged(f"{name}.npy", where)
+    except CORRUPT as error:
+        got, expected = f"no readable array ({one_line(error)})", "an array of numbers or text, no objects"
+        _refuse(f"{where}, {name}", got, expected, f"write it again with `{layout.writer}`")
+
+
+def _values(stream: Any, size: int) -> np.ndarray:
+    """The array of an entry of so many bytes; no memory is set aside for more."""
+    shape, by_column, dtype = npy_header(stream)
+    if dtype.hasobject:
+        raise ValueError("Python objects")
+    left = size - stream.tell()
+    if math.prod(shape) * max(dtype.itemsize, 1) != left:  # of entries of no size there could be any number
+        raise ValueError(f"{left} bytes for {dtype} of shape {shape}")
+    values = np.empty(math.prod(shape), dtype)
+    room = values.view(np.uint8).data
+    while room:
+        content = stream.read(min(len(room), 1 << 20))
+        if not content:
+            raise EOFError(f"{len(room)} bytes are missing")
+        room[: len(content)] = content
+        room = room[len(content) :]
+    return values.reshape(shape, order="F" if by_column else "C")
+
+
+def _refuse(where: str, got: object, expected: object, remedy: str) -> NoReturn:
+    raise DataError(problem(where, got=got, expected=expected, remedy=remedy)) from None
+
+
+def _unwritable(where: str, got: str, expected: str) -> NoReturn:
+    remedy = "choose another path, or make room and folder for it"
+    raise ConfigError(problem(where, got=got, expected=expected, remedy=remedy)) from None
+
+
+def _foreign(found: list[str], layout: Layout, where: str) -> NoReturn:
+    """Names what is there, what should be, and the difference."""
+    known = HEAD + layout.required + layout.optional
+    missing = [name for name in HEAD + layout.required if name not in found]
+    unknown = [name for name in dict.fromkeys(found) if name not in known or found.count(name) > 1]
+    also = f" and perhaps {', '.join(layout.optional)}" if layout.optional else ""
+    remedy = f"add {_listed(missing)}" if missing else f"remove {_listed(unknown)}"
+    _refuse(
+        where,
+        f"entries {one_line(', '.join(found) or 'none')}",
+        ", ".join(HEAD + layout.required) + also,
+        f"{remedy}, or write it with `{layout.writer}`",
+    )
+
+
+def _listed(names: Iterable[str]) -> str:
+    return one_line(", ".join(repr(name) for name in names), most=100)

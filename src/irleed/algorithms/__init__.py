@@ -1,0 +1,1 @@
+"""Algorithms: IRLEED and its special cases in finite MDPs and with networks, baselines, experts."""

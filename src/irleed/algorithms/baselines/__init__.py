@@ -1,0 +1,1 @@
+"""Baselines: behaviour cloning, ILEED, SQIL."""

@@ -1,0 +1,1 @@
+"""Experts trained on the true reward, from which demonstrators are simulated."""

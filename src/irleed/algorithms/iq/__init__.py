@@ -1,0 +1,1 @@
+"""IRLEED on inverse soft Q-learning; IQ-Learn is its special case."""

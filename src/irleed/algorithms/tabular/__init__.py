@@ -1,0 +1,1 @@
+"""Maximum-entropy IRL and IRLEED in finite MDPs."""

@@ -1,0 +1,249 @@
+r"""IRLEED in a finite MDP, exactly: maximum a posteriori by Newton's method. Maximum-entropy IRL is its special case.
+
+The likelihood of the observed actions is Eq. (7) of the paper; precision, bias and the gauge are those of
+`demonstrators`. Weights and precisions maximise the posterior with the biases' volume accounted for: at fixed
+precisions, $\theta$ and $\epsilon$ are integrated out to second order (`laplace`). The plain joint
+maximum, `evidence=False`, favours whatever scale makes the biases cheap, and confuses large biases with high precision.
+"""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+from irleed._typing import Array, Bool, Float, Int, Key, Scalar
+from irleed.algorithms.tabular.curvature import AbstractCurvature, Point, Vector, Written
+from irleed.algorithms.tabular.laplace import Evidence
+from irleed.algorithms.tabular.planning import AbstractPlanner, Soft
+from irleed.algorithms.tabular.posterior import Judgement, Width
+from irleed.algorithms.tabular.visitation import Statistics
+from irleed.envs.mdp import FiniteMDP
+from irleed.model.demonstrators import Demonstrators, Prior, boltzmann, gauge
+
+# The inverse variance of the weights is at most this many times that of the biases.
+SMALLEST_SHARE = 10.0
+# Steps before the evidence counts: weights and biases must first come near where they go.
+WARM_STEPS = 3
+# A step in log precision is cut to this size.
+LARGEST_TURN = 1.0
+
+
+class State(eqx.Module):
+    """The estimate after some Newton steps."""
+
+    weights: Float[Array, " F"]
+    demonstrators: Demonstrators
+    weight_prior: Width
+    bias_prior: Width
+    volume: Float[Array, " D"]  # parameters that each demonstrator's data determine
+    volume_slope: Float[Array, " D"]
+    to_gain: Float[Array, ""]  # log posterior still to be gained, to second order
+    step: Int[Array, ""]
+
+
+class Info(eqx.Module):
+    """What one Newton step looked like."""
+
+    loss: Float[Array, ""]
+    to_gain: Float[Array, ""]
+    step_size: Float[Array, ""]
+
+
+class Irleed(eqx.Module):
+    """Estimate shared weights and each demonstrator's precision and bias from action counts.
+
+    **Fields:**
+
+    - `planner`: how demonstrators plan.
+    - `prior`: inverse variances; with `evidence`, `prior.bias` is only where the search for the biases' width starts.
+    - `curvature`: `Written` Hessians, or `Probed` ones where features are many.
+    - `evidence`: integrate weights and biases out when judging precisions and the biases' width.
+    - `learn_precision`, `learn_bias`: what is estimated; neither is maximum-entropy IRL, see `maxent`.
+    - `tolerance`: stop when a further step would gain less than this in log posterior.
+    """
+
+    planner: AbstractPlanner = Soft()
+    prior: Prior = Prior()
+    curvature: AbstractCurvature = Written()
+    evidence: bool = eqx.field(static=True, default=True)
+    learn_precision: bool = eqx.field(static=True, default=True)
+    learn_bias: bool = eqx.field(static=True, default=True)
+    tolerance: Scalar = 0.05
+    max_steps: int = eqx.field(static=True, default=50)
+
+    @classmethod
+    def maxent(cls, **settings) -> "Irleed":
+        """Maximum-entropy IRL: precision 1 and bias 0 held fixed, and next to no prior on the weights."""
+        settings = {"prior": Prior(weights=1e-3), **settings}
+        return cls(learn_precision=False, learn_bias=False, evidence=False, **settings)
+
+    @classmethod
+    def anonymous(cls, **settings) -> "Irleed":
+        """For many demonstrators with an episode or so each: fixed widths, which so little data could not teach."""
+        settings = {"prior": Prior(bias=4.0, log_precision=1.0, weights=1e-3), **settings}
+        return cls(evidence=False, **settings)
+
+    def init(self, mdp: FiniteMDP, statistics: Statistics) -> State:
+        """Start from no reward and unbiased, equal demonstrators."""
+        demonstrators = statistics.action_counts.shape[0]
+        return State(
+            weights=jnp.zeros(mdp.feature_count),
+            demonstrators=Demonstrators.unbiased(demonstrators, mdp.feature_count),
+            weight_prior=Width.starting(self.prior.weights),
+            bias_prior=Width.starting(self.prior.bias),
+            volume=jnp.zeros(demonstrators),
+            volume_slope=jnp.zeros(demonstrators),
+            to_gain=jnp.asarray(jnp.inf, float),
+            step=jnp.asarray(0, jnp.int32),
+        )
+
+    def finished(self, state: State) -> Bool[Array, ""]:
+        """Converged, or out of steps."""
+        return self.converged(state) | (state.step >= self.max_steps)
+
+    def converged(self, state: State) -> Bool[Array, ""]:
+        """A further step would gain next to nothing."""
+        return state.to_gain <= self.tolerance
+
+    def update(self, key: Key, state: State, mdp: FiniteMDP, statistics: Statistics) -> tuple[State, Info]:
+        """One damped Newton step on the objective; then the terms of the evidence, for the next step."""
+        del key  # nothing here is random
+        counts = statistics.action_counts
+        losses, slope = self._likelihood(state, mdp, counts)
+        gradient = self._gradient(state, slope)
+        learning = self._learning(state)
+        direction, evidence = self.curvature.newton(self._point(state, mdp, counts), gradient, learning)
+        promised = sum((jnp.vdot(g, d) for g, d in zip(gradient, direction, strict=True)), jnp.asarray(0.0))
+        prior = Prior(state.bias_prior.inverse, self.prior.log_precision, state.weight_prior.inverse)
+
+        def moved(size):
+            weights, bias, turn = (size * d for d in direction)
+            log_precision = state.demonstrators.log_precision + turn
+            return state.weights + weights, Demonstrators(log_precision, state.demonstrators.bias + bias)
+
+        def penalty(weights, demonstrators):
+            volume = jnp.vdot(state.volume, gauge(demonstrators.log_precision))
+            return prior.penalty(weights, demonstrators) + volume
+
+        def objective(size):
+            weights, demonstrators = moved(size)
+            loss = negative_log_likelihood(self.planner, mdp, counts, demonstrators.perceived(weights))
+            return loss + penalty(weights, demonstrators)
+
+        here = jnp.sum(losses) + penalty(state.weights, state.demonstrators)
+        size = _backtrack(objective, here, promised, _cut(direction[2]))
+        weights, demonstrators = moved(size)
+        terms = self._evidence_terms(state, weights, demonstrators, evidence)
+        weight_prior, bias_prior, volume, volume_slope = terms
+        to_gain = -promised
+        if self.evidence:
+            more = weight_prior.to_gain(evidence.weights_determined) + bias_prior.to_gain(evidence.bias_determined)
+            to_gain = jnp.where(state.step <= WARM_STEPS, jnp.inf, to_gain + jnp.where(learning, more, 0.0))
+        new = State(
+            weights=weights,
+            demonstrators=demonstrators,
+            weight_prior=weight_prior,
+            bias_prior=bias_prior,
+            volume=volume,
+            volume_slope=volume_slope,
+            to_gain=to_gain,
+            step=state.step + 1,
+        )
+        return new, Info(jnp.sum(losses), to_gain, size)
+
+    def judge(self, key: Key, state: State, mdp: FiniteMDP, statistics: Statistics) -> Judgement:
+        """What the estimate says of the demonstrators, with what it does not know."""
+        losses, slope = self._likelihood(state, mdp, statistics.action_counts)
+        point = self._point(state, mdp, statistics.action_counts)
+        unknown = self.curvature.uncertainty(key, point, slope, self.prior.log_precision)
+        return Judgement(
+            log_precision_draws=unknown.log_precision_draws,
+            bias=state.demonstrators.bias,
+            bias_norm=jnp.linalg.norm(state.demonstrators.bias, axis=-1),
+            bias_norm_deviation=unknown.bias_norm_deviation,
+            log_likelihood=-losses,
+            information=unknown.information,
+        )
+
+    def _likelihood(
+        self, state: State, mdp: FiniteMDP, counts: Float[Array, "D S A"]
+    ) -> tuple[Float[Array, " D"], Float[Array, "D F"]]:
+        """Every demonstrator's negative log-likelihood, and its gradient in what they pursue."""
+
+        def one(u, count):
+            return negative_log_likelihood(self.planner, mdp, count[None], u[None])
+
+        return jax.vmap(jax.value_and_grad(one))(state.demonstrators.perceived(state.weights), counts)
+
+    def _gradient(self, state: State, slope: Float[Array, "D F"]) -> Vector:
+        """Of the objective, evidence included, in weights, biases and log precisions."""
+        demonstrators = state.demonstrators
+        precision, perceived = demonstrators.precision, demonstrators.perceived(state.weights)
+        bias = precision[:, None] * slope + state.bias_prior.inverse * demonstrators.bias
+        turn = jnp.sum(perceived * slope, -1) + state.volume
+        turn = turn + self.prior.log_precision * gauge(demonstrators.log_precision)
+        return (
+            precision @ slope + state.weight_prior.inverse * state.weights,
+            bias if self.learn_bias else jnp.zeros_like(bias),
+            turn if self.learn_precision else jnp.zeros_like(turn),
+        )
+
+    def _point(self, state: State, mdp: FiniteMDP, counts: Float[Array, "D S A"]) -> Point:
+        demonstrators = state.demonstrators
+        return Point(
+            planner=self.planner,
+            mdp=mdp,
+            counts=counts,
+            weights=state.weights,
+            bias=demonstrators.bias,
+            log_precision=gauge(demonstrators.log_precision),
+            perceived=demonstrators.perceived(state.weights),
+            weight_prior=state.weight_prior.inverse,
+            bias_prior=state.bias_prior.inverse,
+            precision_prior=self.prior.log_precision + state.volume_slope,
+            learn_bias=self.learn_bias,
+            learn_precision=self.learn_precision,
+        )
+
+    def _learning(self, state: State) -> Bool[Array, ""] | bool:
+        """Whether the terms of the evidence change in this step."""
+        return self.evidence and (state.step >= WARM_STEPS)
+
+    def _evidence_terms(self, state: State, weights: Float[Array, " F"], demonstrators: Demonstrators, gain: Evidence):
+        """The inverse variances of weights and biases, and the volume terms, for the next step."""
+        if not self.evidence:
+            return state.weight_prior, state.bias_prior, state.volume, state.volume_slope
+        weight_prior = state.weight_prior.learn(weights, gain.weights_determined)
+        bias_prior = state.bias_prior.learn(demonstrators.bias, gain.bias_determined)
+        if not self.learn_bias:
+            bias_prior = state.bias_prior
+        # Demonstrators share more than a little: where biases drown the weights, these do not vanish altogether.
+        weight_prior = weight_prior.limited(SMALLEST_SHARE * bias_prior.inverse)
+        learnt = weight_prior, bias_prior, gain.parameters, gain.parameters_slope
+        before = state.weight_prior, state.bias_prior, state.volume, state.volume_slope
+        return jax.tree.map(lambda new, old: jnp.where(self._learning(state), new, old), learnt, before)
+
+
+def negative_log_likelihood(
+    planner: AbstractPlanner, mdp: FiniteMDP, counts: Float[Array, "D S A"], perceived: Float[Array, "D F"]
+) -> Float[Array, ""]:
+    r"""$-\sum_i \sum_{s,a} n_i(s,a) \log \pi_i(a|s)$: the paper's Eq. (7), but for what no estimate changes."""
+
+    def one(u, count):
+        return -jnp.sum(count * boltzmann(planner.q_values(mdp, mdp.rewards(u))))
+
+    return jnp.sum(jax.vmap(one)(perceived, counts))
+
+
+def _cut(turn: Float[Array, " D"]) -> Float[Array, ""]:
+    return jnp.minimum(1.0, LARGEST_TURN / jnp.maximum(jnp.max(jnp.abs(turn)), 1e-12))
+
+
+def _backtrack(
+    objective, here: Float[Array, ""], promised: Float[Array, ""], start: Float[Array, ""]
+) -> Float[Array, ""]:
+    """Halve the step until the objective falls from where it is by a part of what the slope promises."""
+
+    def too_long(size):
+        return ~(objective(size) <= here + 1e-4 * size * promised) & (size > 1e-4)
+
+    return jax.lax.while_loop(too_long, lambda size: size / 2, start)

@@ -1,0 +1,206 @@
+"""The loops: updates on the device until an algorithm says it has finished, or a number of steps is done."""
+
+import functools
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from irleed._compute import Groups, each_run
+from irleed._typing import Array, Float, Key, Shaped
+from irleed.algorithms.base import AbstractOffline, Actions, TrainState, advance, init
+from irleed.algorithms.tabular.visitation import Statistics
+from irleed.data.transitions import Transitions
+from irleed.envs.mdp import FiniteMDP
+from irleed.runs.checkpoint import Keeper
+
+# Called with the number of updates done and the most there can be; and by name what else is known, such as the loss.
+Progress = Callable[..., None]
+PARTS = 100  # of the training of networks: progress is told after each, and a run can stop and go on there
+
+
+def run_to_end(algorithm: Any, key: Key, mdp: FiniteMDP, statistics: Statistics) -> Any:
+    """Run `algorithm` to its end inside a traced function; `vmap` it for many seeds and settings."""
+    return _advance(algorithm, key, algorithm.init(mdp, statistics), mdp, statistics, algorithm.max_steps)[0]
+
+
+def run(
+    algorithm: Any,
+    key: Key,
+    mdp: FiniteMDP,
+    statistics: Statistics,
+    *,
+    every: int = 5,
+    progress: Progress | None = None,
+) -> tuple[Any, list[dict[str, int | float]]]:
+    """Run `algorithm` to its end from the host, `every` so many updates at a time; returns its state and history."""
+    state = _init(algorithm, mdp, statistics)
+    history: list[dict[str, int | float]] = []
+    while not bool(algorithm.finished(state)):
+        state, info = _advance_jitted(algorithm, key, state, mdp, statistics, jnp.asarray(every))
+        history.append({"step": int(state.step), **{name: float(value) for name, value in vars(info).items()}})
+        if progress is not None:
+            progress(int(state.step), algorithm.max_steps)
+    return state, history
+
+
+def run_stream(
+    algorithm: Any,
+    key: Key,
+    mdp: FiniteMDP,
+    data_sets: Iterable[Statistics],
+    *,
+    lanes: int,
+    every: int = 4,
+) -> Iterator[tuple[int, Any]]:
+    """Run `algorithm` on one data set after the other, `lanes` side by side; yields (number, state) as each finishes.
+
+    Whoever has finished makes room for the next: a batch that is run to its end waits for its slowest lane. The key of
+    a data set depends on its number alone. Arrays are NumPy's, both ways.
+    """
+    queue = enumerate(data_sets)
+    waiting = [entry for entry in (next(queue, None) for _ in range(lanes)) if entry is not None]
+    if not waiting:
+        return
+    numbers = [number for number, _ in waiting] + [-1] * (lanes - len(waiting))
+    padded = [statistics for _, statistics in waiting] + [waiting[0][1]] * (lanes - len(waiting))
+    statistics = jax.tree.map(lambda *leaves: np.stack(leaves), *padded)
+    fresh = jax.tree.map(np.asarray, _init(algorithm, mdp, waiting[0][1]))
+    states = jax.tree.map(lambda leaf: np.stack([leaf] * lanes), fresh)
+    while any(number >= 0 for number in numbers):
+        at = np.maximum(numbers, 0), jnp.asarray(every)
+        states, finished = _advance_lanes(algorithm, key, at[0], states, mdp, statistics, at[1])
+        states = jax.tree.map(np.array, states)  # copies, to be written to
+        for lane in np.flatnonzero(np.asarray(finished)).tolist():
+            if numbers[lane] < 0:
+                continue
+            yield numbers[lane], jax.tree.map(lambda leaf, lane=lane: leaf[lane].copy(), states)
+            numbers[lane], own = next(queue, (-1, None))
+            if own is not None:
+                _put(statistics, own, lane)
+                _put(states, fresh, lane)
+
+
+def train_all(
+    algorithm: AbstractOffline,
+    keys: Shaped[Array, " P"],
+    data: Transitions,
+    actions: Actions,
+    demonstrators: int,
+    progress: Progress | None = None,
+    keeper: Keeper | None = None,
+) -> tuple[TrainState, list[tuple[int, Float[np.ndarray, " P"]]]]:
+    """`irleed.algorithms.base.train` for every key and data set of a stack, side by side and in parts.
+
+    Returns the states, and after each part the step and every run's mean loss.
+    """
+    split, groups = jax.vmap(jax.random.split)(keys), Groups(len(keys))
+    given = list(zip(groups.split(split), groups.split(data), strict=True))
+
+    def start(make: Callable[..., TrainState]) -> list[TrainState]:
+        return [make(algorithm, own[:, 0], rows, actions, demonstrators) for own, rows in given]
+
+    def on(states: list[TrainState], done: int, steps: int) -> tuple[list[TrainState], Array]:
+        def ahead(state, of):
+            return _advance_all(algorithm, of[0][:, 1], state, of[1], steps)
+
+        return groups.advance(ahead, states, given)
+
+    part, begin = -(-algorithm.steps // PARTS), functools.partial(start, _init_all)
+    shapes = functools.partial(start, _init_all.eval_shape)
+    states, losses = in_parts(begin, on, len(keys), algorithm.steps, part, progress, keeper, shapes)
+    return groups.join(states), losses
+
+
+def in_parts(
+    start: Callable[[], Any],
+    advance: Callable[[Any, int, int], tuple[Any, Array]],
+    runs: int,
+    steps: int,
+    part: int,
+    progress: Progress | None = None,
+    keeper: Keeper | None = None,
+    shapes: Callable[[], Any] | None = None,
+) -> tuple[Any, list[tuple[int, Float[np.ndarray, " P"]]]]:
+    """Some runs side by side, `part` steps at a time, from the start or from where they were kept.
+
+    `advance(state, done, steps)` gives the state so many steps later and every run's mean loss. Parts are the same
+    whether or not a run was stopped between them, so that it ends the same, bit for bit. `shapes()` is what `start()`
+    would be, where that cannot be traced.
+    """
+    ends = [min(done + part, steps) for done in range(0, steps, part)]
+    losses, done = np.full((len(ends), runs), np.nan, np.float32), 0
+    kept = None if keeper is None else keeper.restore((jax.eval_shape(start) if shapes is None else shapes(), losses))
+    if kept is None:
+        state = start()
+    else:
+        (state, losses), done = kept
+        if progress is not None:
+            progress(done, steps)
+    for number, end in enumerate(ends):
+        if end <= done:
+            continue
+        state, loss = advance(state, done, end - done)
+        losses[number], done = np.asarray(loss), end
+        sound = losses[number][np.isfinite(losses[number])]
+        figures = {"loss": float(sound.mean()) if len(sound) else np.nan}
+        if progress is not None:
+            progress(done, steps, **figures)
+        if keeper is not None:
+            keeper.save((state, losses), done, steps, figures)
+    return state, list(zip(ends, losses, strict=True))
+
+
+# Random numbers for every layer, drawn once: to optimise the program would take longer than all else on a small task.
+@jax.jit(static_argnames=("actions", "demonstrators"), compiler_options={"xla_backend_optimization_level": 0})
+def _init_all(algorithm, keys, data, actions, demonstrators):
+    return jax.vmap(lambda key, own: init(algorithm, key, own, actions, demonstrators))(keys, data)
+
+
+@jax.jit(static_argnames="steps")
+def _advance_all(algorithm, loop_keys, state, data, steps):
+    def one(key, state, own):
+        return advance(algorithm, key, state, own, steps)
+
+    state, info = each_run(one)(loop_keys, state, data)
+    return state, jnp.mean(info.loss, -1)
+
+
+def _put(batch: Any, one: Any, lane: int) -> None:
+    for leaf, own in zip(jax.tree.leaves(batch), jax.tree.leaves(one), strict=True):
+        leaf[lane] = own
+
+
+@jax.jit
+def _advance_lanes(algorithm, key, numbers, states, mdp, statistics, steps):
+    def one(number, state, own):
+        state, _ = _advance(algorithm, jax.random.fold_in(key, number), state, mdp, own, steps)
+        return state, algorithm.finished(state)
+
+    return jax.vmap(one)(numbers, states, statistics)
+
+
+def _advance(algorithm, key, state, mdp, statistics, steps):
+    """At most `steps` updates, fewer if the algorithm finishes; the key of an update depends on its number alone."""
+    last = state.step + steps
+
+    def going(carry):
+        state, _ = carry
+        return ~algorithm.finished(state) & (state.step < last)
+
+    @jax.jit  # traced once, for its shapes and for the loop
+    def update(state):
+        return algorithm.update(jax.random.fold_in(key, state.step), state, mdp, statistics)
+
+    info = jax.tree.map(lambda leaf: jnp.full(leaf.shape, jnp.nan, leaf.dtype), jax.eval_shape(update, state)[1])
+    return jax.lax.while_loop(going, lambda carry: update(carry[0]), (state, info))
+
+
+_advance_jitted = jax.jit(_advance)
+
+
+@jax.jit
+def _init(algorithm, mdp, statistics):
+    return algorithm.init(mdp, statistics)

@@ -1,0 +1,1 @@
+"""What follows from a fit: curation, departures from the shared policy, recordings."""

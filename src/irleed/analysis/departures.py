@@ -1,0 +1,161 @@
+r"""Where demonstrators depart most from the shared policy.
+
+How far an action $a$ departs in a situation $s$ is its surprise beyond what is usual there,
+$-\log \pi(a \mid s) - H(\pi(\cdot \mid s))$: on average 0 for someone who acts by the shared policy $\pi$, positive
+where they do what it would hardly do.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.special import log_softmax
+
+from irleed._io.files import write_json
+from irleed._typing import Float, Int, Shaped
+from irleed.data import Demonstrations, summarise
+from irleed.policies.ensemble import NetworkPolicy
+from irleed.report.markup import data_uri
+from irleed.rollout.evaluation import Earned
+
+VERSION = 1
+MOST_LOOKED_AT = 20_000  # transitions, as many of each demonstrator; of images, more would take long
+BATCH = 2_000
+MOST_POINTS = 600  # of the projection
+MOST_PEOPLE = 12  # whose situations are listed: those who depart most
+TOP, APART = 4, 10  # situations of each, and how many steps they are apart at least in one episode
+LONGEST_SIDE = 96  # pixels of a frame
+MOST_NUMBERS = 8  # of an observation that is listed as such
+
+
+def write(folder: Path, data: Demonstrations, policy: object) -> None:
+    """Into a run directory: what the data are, as data.json, and, for a policy of networks, departures.json."""
+    returns = data.returns()
+    earned = [] if returns is None else [Earned.of(name, returns[data.owner == i]) for i, name in enumerate(data.names)]
+    rows = [{key: None if value != value else value for key, value in vars(row).items()} for row in earned]
+    head = {"format": "irleed-data", "version": VERSION}
+    write_json(folder / "data.json", {**head, "facts": summarise(data), "returns": rows})
+    if isinstance(policy, NetworkPolicy):
+        write_json(folder / "departures.json", departures(data, policy))
+
+
+def departures(data: Demonstrations, policy: NetworkPolicy, seed: int = 0) -> dict[str, Any]:
+    """A projection of what was seen and, for those who depart most, the situations where they do; for JSON."""
+    looked_at = _even(np.asarray(data.demonstrator), MOST_LOOKED_AT, seed)
+    owner = np.asarray(data.demonstrator)[looked_at]
+    score = _log_probabilities(policy, data, looked_at)
+    taken = score[np.arange(len(score)), np.asarray(data.action)[looked_at].astype(np.int64)]
+    departure = (np.exp(score) * score).sum(1) - taken
+    count = np.bincount(owner, minlength=data.demonstrators)
+    mean = np.bincount(owner, departure, data.demonstrators) / np.maximum(count, 1)
+    people = np.argsort(-mean, kind="stable")[:MOST_PEOPLE].tolist()
+    tops = [_tops(data, looked_at, departure, np.flatnonzero(owner == who)) for who in people]
+    shown = _even(owner, MOST_POINTS, seed)
+    places, explained = _projected(data, looked_at[np.concatenate([shown, *tops])])
+    points, *marks = np.split(places, np.cumsum([len(shown), *map(len, tops)])[:-1])
+    situations = [
+        [
+            _situation(data, int(looked_at[row]), score[row])
+            | {"departure": float(departure[row]), "place": at.tolist()}
+            for row, at in zip(own, places_of_own, strict=True)
+        ]
+        for own, places_of_own in zip(tops, marks, strict=True)
+    ]
+    return {
+        "format": "irleed-departures",
+        "version": VERSION,
+        "looked_at": len(looked_at),
+        "mean": mean.tolist(),
+        "explained": explained,
+        "points": {
+            "who": owner[shown].tolist(),
+            "place": points.tolist(),
+            "departure": departure[shown].round(3).tolist(),
+        },
+        "people": [{"who": who, "situations": own} for who, own in zip(people, situations, strict=True)],
+    }
+
+
+def frame(observation: Shaped[np.ndarray, "..."]) -> str | None:
+    """An observation that is an image, or a stack of grey ones (the last is shown), as a small picture; else None."""
+    if observation.dtype != np.uint8 or observation.ndim not in (2, 3):
+        return None
+    image = observation
+    if image.ndim == 3 and image.shape[-1] not in (1, 3, 4):
+        if image.shape[0] > 4:
+            return None
+        # Channels first: a colour image, or frames one after the other.
+        image = image.transpose(1, 2, 0) if image.shape[0] == 3 else image[-1]
+    elif image.ndim == 3 and image.shape[-1] == 4:
+        image = image[..., -1]
+    image = image.reshape(*image.shape[:2], -1)
+    step = -(-max(image.shape[:2]) // LONGEST_SIDE)
+    return data_uri(np.ascontiguousarray(image[::step, ::step]))
+
+
+def _even(owner: Int[np.ndarray, " N"], most: int, seed: int) -> Int[np.ndarray, " M"]:
+    """Rows, in order: all if there are few, else about as many of each demonstrator, drawn at random."""
+    if len(owner) <= most:
+        return np.arange(len(owner))
+    order = np.random.default_rng(seed).permutation(len(owner))
+    order = order[np.argsort(owner[order], kind="stable")]
+    count = np.bincount(owner[order])
+    turn = np.arange(len(order)) - np.repeat(np.cumsum(count) - count, count)  # the first of each, the second ...
+    return np.sort(order[np.argsort(turn, kind="stable")[:most]])
+
+
+def _log_probabilities(
+    policy: NetworkPolicy, data: Demonstrations, chosen: Int[np.ndarray, " M"]
+) -> Float[np.ndarray, "M A"]:
+    """In batches, as images may be many."""
+    rows = np.asarray(data.row)[chosen]
+    batches = [policy.scores(np.asarray(data.obs[rows[n : n + BATCH]])) for n in range(0, len(rows), BATCH)]
+    return log_softmax(np.concatenate(batches).astype(float), axis=-1)
+
+
+def _tops(
+    data: Demonstrations,
+    looked_at: Int[np.ndarray, " M"],
+    departure: Float[np.ndarray, " M"],
+    own: Int[np.ndarray, " K"],
+) -> Int[np.ndarray, " T"]:
+    """Of one demonstrator's rows, those that depart most, no two from the same moment."""
+    found: list[int] = []
+    for row in own[np.argsort(-departure[own], kind="stable")].tolist():
+        if departure[row] <= 0 or len(found) == TOP:
+            break
+        # Episodes lie end to end: rows of two of them may be close as well.
+        near = [other for other in found if abs(looked_at[other] - looked_at[row]) < APART]
+        if all(data.episode[looked_at[other]] != data.episode[looked_at[row]] for other in near):
+            found.append(row)
+    return np.array(found, np.int64)
+
+
+def _situation(data: Demonstrations, at: int, score: Float[np.ndarray, " A"]) -> dict[str, Any]:
+    """Where, what was seen, what was done, and what the shared policy would rather do."""
+    episode, action, likeliest = int(data.episode[at]), int(data.action[at]), int(score.argmax())
+    observation = np.asarray(data.obs[int(data.row[at])])
+    return {
+        "episode": episode,
+        "step": at - int(data.start[episode]),
+        "action": action,
+        "probability": float(np.exp(score[action])),
+        "likeliest": likeliest,
+        "likeliest_probability": float(np.exp(score[likeliest])),
+        "observation": observation.tolist() if observation.ndim == 1 and observation.size <= MOST_NUMBERS else None,
+        "frame": frame(observation),
+    }
+
+
+def _projected(data: Demonstrations, rows: Int[np.ndarray, " M"]) -> tuple[Float[np.ndarray, "M 2"], list[float]]:
+    """The two principal components of standardised observations, and the share of their variance that each has."""
+    table = np.asarray(data.obs[np.asarray(data.row)[rows]]).reshape(len(rows), -1).astype(float)
+    table -= table.mean(0)
+    table /= np.where(table.std(0) > 0, table.std(0), 1.0)
+    left, values, right = np.linalg.svd(table, full_matrices=False)
+    # A component and its opposite are the same: the largest entry is made positive, so that pages do not differ.
+    sign = np.sign(right[np.arange(len(right)), np.abs(right).argmax(1)])
+    places = np.zeros((len(rows), 2))
+    places[:, : len(values[:2])] = (left * values * sign)[:, :2]
+    total = float((values**2).sum()) or 1.0
+    return places.round(3), [round(float(value**2) / total, 4) for value in values[:2]]

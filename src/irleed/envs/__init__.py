@@ -1,0 +1,1 @@
+"""Environments: finite MDPs, environments in JAX, environments on the host."""

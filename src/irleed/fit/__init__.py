@@ -1,0 +1,1 @@
+"""The front door: demonstrations in; a policy, expertise and reward out."""

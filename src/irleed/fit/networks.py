@@ -1,0 +1,237 @@
+"""The front door where there is no model of the dynamics: demonstrations in; an ensemble's policy and expertise out."""
+
+import dataclasses
+import functools
+import time
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from irleed._typing import Array, Int, Key, Shaped
+from irleed.algorithms.base import AbstractOffline, Actions, TrainState, fresh, update_on
+from irleed.algorithms.training import PARTS, Progress, in_parts, train_all
+from irleed.data.batches import Resamples, read_ahead, some_of_everyone
+from irleed.data.conditioning import Conditioning
+from irleed.data.demonstrations import Demonstrations
+from irleed.data.transitions import Transitions, are_choices, stack
+from irleed.envs.step import Bounds
+from irleed.errors import DivergedError, problem
+from irleed.fit.defaults import suitable
+from irleed.fit.judgement import judge
+from irleed.fit.result import AbstractFit, Origin
+from irleed.fit.validation import Algorithm, at_chance, check, needed, prepared, too_large
+from irleed.model.actions import GaussianPolicy
+from irleed.model.expertise import Expertise
+from irleed.policies.base import AbstractActor, SoftmaxPolicy
+from irleed.policies.ensemble import NetworkPolicy
+from irleed.policies.gaussian import GaussianEnsemble
+from irleed.rollout import AbstractArena, drawn, likeliest
+from irleed.rollout.evaluation import Earned
+from irleed.runs.checkpoint import Keeper
+
+MEMBERS = 8
+EPISODES = 50  # that the policy plays, by its likeliest actions and by drawn ones
+
+
+class NetworkFit(AbstractFit):
+    """What was learnt: a policy, and who is how good. Members that diverged are in neither."""
+
+    policy: NetworkPolicy | GaussianEnsemble
+    expertise: Expertise
+    origin: Origin
+    returns: tuple[Earned, ...] = eqx.field(static=True)  # of the policy and of the demonstrators; none offline
+    history: tuple[dict[str, int | float], ...] = eqx.field(static=True)  # mean loss; empty where agents played
+    warnings: tuple[str, ...] = eqx.field(static=True)
+    members: int = eqx.field(static=True)  # runs that it is made of
+    steps: int = eqx.field(static=True)
+    seconds: float = eqx.field(static=True)
+
+    def summary(self) -> dict[str, object]:
+        """The whole answer as plain values, for JSON."""
+        rows = [dataclasses.asdict(row) for row in self.returns]
+        return {
+            "expertise": self.expertise.to_dict(),
+            "ranking": list(self.expertise.ranking),
+            "returns": [{key: None if value != value else value for key, value in row.items()} for row in rows],
+            "history": list(self.history),
+            "steps": self.steps,
+            "members": self.members,
+            "warnings": list(self.warnings),
+            "seconds": round(self.seconds, 3),
+        }
+
+    def details(self) -> dict[str, object]:
+        """See `AbstractFit.details`: nothing."""
+        return {}
+
+
+def fit_networks(
+    demonstrations: Demonstrations,
+    algorithm: Algorithm | None = None,
+    *,
+    arena: AbstractArena | None = None,
+    members: int = MEMBERS,
+    seed: int = 0,
+    progress: Progress | None = None,
+    keeper: Keeper | None = None,
+) -> NetworkFit:
+    r"""Learn from demonstrations by an ensemble of networks trained side by side.
+
+    Every member starts from its own random numbers. The first learns from the data as they are, every other one from
+    its own bootstrap resample of each demonstrator's episodes, so that intervals, which are quantiles over the members,
+    know how much the data vary as well as the training. Someone with one episode has only the latter. Data that would
+    take too much memory are read as they are needed, if the algorithm is offline: the same answer, to rounding, but for
+    bias, `log_likelihood` and ILEED's precision, which then come from an even choice of everyone's transitions.
+
+    Outliers, and observations that single precision hardly tells apart, are mended before; ordinary data are taken as
+    they are. See `irleed.fit.validation.prepared`.
+
+    In the expertise, precision is the median over members in the gauge; bias the root mean square of what a
+    demonstrator adds to the shared values where they acted, over that of the shared values (both relative to their mean
+    over actions: what does not depend on the action changes no choice), and for continuous actions how far their mean
+    is off, in spreads of the shared policy; `log_likelihood` the members' mean; `weight` the share in the sum of
+    precision times transitions.
+
+    **Arguments:**
+
+    - `algorithm`: IRLEED by default, offline, or online if there is an arena; see `irleed.algorithms`.
+      Agents need an arena.
+    - `arena`: where agents learn, and where what was learnt is tried; see `irleed.rollout`.
+    - `members`: of the ensemble.
+    - `progress`: called as the fit proceeds, with the steps done, how many there are and, now and then, `loss=`.
+    - `keeper`: keeps the run in a folder, and goes on from there; see `irleed.runs.checkpoint`.
+    """
+    began = time.perf_counter()
+    if algorithm is None:
+        online, continuous = arena is not None, not are_choices(demonstrations)
+        algorithm = suitable(demonstrations.demonstrators, online=online, continuous=continuous)
+    actions = check(demonstrations, algorithm, arena, members)
+    sample_key, train_key, play_key = jax.random.split(jax.random.key(seed), 3)
+    learnt_from = prepared(demonstrations, algorithm, actions, arena)
+    seen = learnt_from.data
+    chosen = [np.arange(seen.episodes)]
+    chosen += [resampled(jax.random.fold_in(sample_key, member), seen) for member in range(1, members)]
+    keys, given = jax.random.split(train_key, members), (actions, seen.demonstrators, progress, keeper)
+    losses: list[tuple[int, np.ndarray]] = []
+    if isinstance(algorithm, AbstractOffline) and too_large(seen, members):
+        data = Transitions.at(seen, some_of_everyone(seen))
+        many = Resamples(seen, np.stack(chosen), algorithm.batch)
+        state, losses = train_from_disk(algorithm, keys, many, *given)
+    else:
+        data = Transitions.from_demonstrations(seen)
+        many = stack([data, *(Transitions.from_demonstrations(seen.take(own)) for own in chosen[1:])])
+        if isinstance(algorithm, AbstractOffline):
+            state, losses = train_all(algorithm, keys, many, *given)
+        else:
+            state = needed(arena).learn(algorithm, keys, many, *given[1:]).learner
+    kept, lost = _sound(algorithm, state)
+    parameters = jax.tree.map(lambda leaf: np.asarray(leaf)[kept], state.parameters)
+    policy = _together(jax.vmap(algorithm.policy)(parameters), learnt_from.conditioning)
+    expertise = _counted(judge(seen.names, algorithm, parameters, data), seen).without_few()
+    chance = at_chance(seen, expertise, continuous=isinstance(actions, Bounds))
+    return NetworkFit(
+        policy=policy,
+        expertise=expertise,
+        origin=Origin.of(demonstrations, algorithm, seeds=members, seed=seed),
+        returns=() if arena is None else _earned(play_key, arena, policy, demonstrations),
+        history=tuple({"step": step, "loss": float(loss[kept].mean())} for step, loss in losses),
+        warnings=(*lost, *learnt_from.warnings, *chance),
+        members=len(kept),
+        steps=algorithm.steps,
+        seconds=time.perf_counter() - began + (0.0 if keeper is None else keeper.earlier),
+    )
+
+
+def resampled(key: Key, data: Demonstrations) -> Int[np.ndarray, " E"]:
+    """Numbers of as many episodes of each demonstrator as there are, drawn with replacement."""
+    order = np.argsort(data.owner, kind="stable")
+    owner, count = data.owner[order], np.bincount(data.owner)
+    first = np.cumsum(count) - count
+    draw = np.asarray(jax.random.uniform(key, (len(order),), jnp.float32), float)
+    return order[first[owner] + (draw * count[owner]).astype(int)]
+
+
+def _counted(found: Expertise, data: Demonstrations) -> Expertise:
+    """The same with all transitions counted, where some were looked at."""
+    transitions = np.bincount(np.asarray(data.demonstrator), minlength=data.demonstrators).astype(float)
+    share = found.precision * transitions
+    return dataclasses.replace(found, transitions=transitions, weight=share / share.sum())
+
+
+def train_from_disk(
+    algorithm: AbstractOffline,
+    keys: Shaped[Array, " P"],
+    data: Resamples,
+    actions: Actions,
+    demonstrators: int,
+    progress: Progress | None = None,
+    keeper: Keeper | None = None,
+) -> tuple[TrainState, list[tuple[int, np.ndarray]]]:
+    """What `train_all` does, with batches that are read ahead: for data that memory would not hold."""
+    split = jax.vmap(jax.random.split)(keys)
+    given = algorithm, split[:, 0], data.inputs(), actions, demonstrators
+
+    def on(state: TrainState, done: int, steps: int) -> tuple[TrainState, Array]:
+        fold = jax.vmap(jax.vmap(jax.random.fold_in, (0, None)), (None, 0))
+        losses = []
+        for batch in read_ahead(data.sample, fold(split[:, 1], jnp.arange(done, done + steps))):
+            state, info = _update_all(algorithm, state, batch)
+            losses.append(info.loss)
+        return state, np.mean(losses, 0)
+
+    shapes = functools.partial(_init_all.eval_shape, *given)
+    part = -(-algorithm.steps // PARTS)
+    return in_parts(lambda: _init_all(*given), on, len(keys), algorithm.steps, part, progress, keeper, shapes)
+
+
+@jax.jit(static_argnames=("actions", "demonstrators"), compiler_options={"xla_backend_optimization_level": 0})
+def _init_all(algorithm, keys, inputs, actions, demonstrators):
+    start = jax.vmap(lambda key, own: fresh(algorithm.parameters(key, own, actions, demonstrators)))
+    return start(keys, inputs)
+
+
+@jax.jit
+def _update_all(algorithm, state, batch):
+    own = jax.tree.map(lambda leaf: leaf.reshape(len(state.step), -1, *leaf.shape[1:]), batch)
+    return jax.vmap(lambda state, batch: update_on(algorithm, state, batch))(state, own)
+
+
+def _sound(algorithm: Algorithm, state) -> tuple[Int[np.ndarray, " K"], tuple[str, ...]]:
+    """The members that ended with numbers, and what is to be said about the others."""
+    finite = [np.isfinite(leaf).reshape(len(leaf), -1).all(1) for leaf in jax.tree.leaves(state.parameters)]
+    step = np.where(np.asarray(state.diverged) >= 0, state.diverged, np.where(np.all(finite, 0), -1, state.step))
+    lost, members = np.flatnonzero(step >= 0), len(step)
+    if len(lost) == 0:
+        return np.arange(members), ()
+    places = ", ".join(f"member {member} at step {step[member]}" for member in lost[:MEMBERS])
+    said = f"{len(lost)} of {members} members diverged ({places}) with {' '.join(repr(algorithm).split())}"
+    if len(lost) == members:
+        remedy = "lower the rates, or look for extreme values in the data"
+        raise DivergedError(problem("training", got=said, expected="losses that stay numbers", remedy=remedy))
+    return np.flatnonzero(step < 0), (f"{said}; they are left out of the policy and the intervals",)
+
+
+def _together(members: AbstractActor, conditioning: Conditioning | None) -> NetworkPolicy | GaussianEnsemble:
+    """Members along a leading axis as one policy, at rest."""
+    if isinstance(members, GaussianPolicy):
+        return jax.tree.map(np.asarray, GaussianEnsemble(members, conditioning))
+    if isinstance(members, SoftmaxPolicy):
+        return jax.tree.map(np.asarray, NetworkPolicy(members, conditioning))
+    raise TypeError(f"no ensembles of {type(members).__name__}")
+
+
+def _earned(
+    key: Key, arena: AbstractArena, policy: NetworkPolicy | GaussianEnsemble, data: Demonstrations
+) -> tuple[Earned, ...]:
+    """What the policy earns in the arena, and beside it what the demonstrators did, if that is known."""
+    actor = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], policy.actor)
+    rows = [
+        Earned.of(f"policy, {name} actions", arena.returns(jax.random.fold_in(key, number), actor, act, EPISODES)[0])
+        for number, (name, act) in enumerate((("likeliest", likeliest), ("drawn", drawn)))
+    ]
+    returns = data.returns()
+    if returns is not None:
+        rows += [Earned.of(name, returns[data.owner == number]) for number, name in enumerate(data.names)]
+    return tuple(rows)

@@ -1,0 +1,212 @@
+"""Whether data, algorithm and environment belong together, found out before any work or any file depends on it.
+
+Also what is learnt from: the data without what a few values, or single precision, would spoil.
+"""
+
+import dataclasses
+
+import equinox as eqx
+import numpy as np
+
+from irleed._typing import Int, Shaped
+from irleed.algorithms.agent import AbstractAgent
+from irleed.algorithms.base import AbstractOffline, Actions
+from irleed.algorithms.baselines.ileed_gaussian import GaussianIleed
+from irleed.algorithms.iq.gaussian_q import GaussianQ
+from irleed.algorithms.iq.sac import Sac
+from irleed.data import cautions, lazy
+from irleed.data.conditioning import Conditioning
+from irleed.data.demonstrations import Demonstrations
+from irleed.data.ranges import Ranges
+from irleed.data.transitions import are_choices
+from irleed.envs.step import Bounds
+from irleed.errors import ConfigError, SpaceError, problem
+from irleed.model.expertise import Expertise
+from irleed.rollout import AbstractArena
+
+Algorithm = AbstractOffline | AbstractAgent
+FOR_NUMBERS = (GaussianQ, GaussianIleed, Sac)  # algorithms for actions that are no choices
+MOST_ACTIONS = 10_000  # larger numbers are something else than choices
+WIDER = 0.05  # how much wider than the data bounds are that nobody told us, in widths
+LEAST = 1e-30  # the smallest range of actions, and one over the largest
+COARSE = 0.01  # of their range, that rounding to single precision may change an action by
+GAIN = 0.02  # nats a transition and number of an action: networks gain as much by memorising
+
+
+def check(data: Demonstrations, algorithm: Algorithm, arena: AbstractArena | None, members: int) -> Actions:
+    """The number of actions, or the bounds of what they are made of; what cannot be fitted is refused."""
+    least = algorithm.warm + 1 if isinstance(algorithm, AbstractAgent) else 1
+    for name, value, lowest in (("seeds", members, 1), ("steps", algorithm.steps, least)):
+        if value < lowest:
+            remedy = "choose a larger number" + (": the first ones only fill the memory" if lowest > 1 else "")
+            raise ConfigError(problem(f"--{name}", got=value, expected=f"{lowest} or more", remedy=remedy))
+    if isinstance(algorithm, AbstractAgent):
+        needed(arena)
+    if arena is not None and data.obs.shape[1:] != arena.observation_shape:
+        got, expected = f"shape {data.obs.shape[1:]}", f"{arena.observation_shape}, the environment's"
+        raise SpaceError(problem("observations", got=got, expected=expected, remedy="name the one they were made in"))
+    choices = are_choices(data) and not isinstance(algorithm, FOR_NUMBERS)
+    if not choices and not isinstance(algorithm, FOR_NUMBERS):
+        got = f"{type(algorithm).__name__}, which is for one whole number each"
+        expected = "an algorithm for actions that are any numbers"
+        raise SpaceError(problem("actions", got=got, expected=expected, remedy="choose irleed, iq, ileed or bc"))
+    return _choices(np.asarray(data.action), arena) if choices else _bounds(vectors(data), arena)
+
+
+def needed(arena: AbstractArena | None) -> AbstractArena:
+    """The arena, which an agent cannot do without."""
+    if arena is None:
+        remedy = "name one, or choose an algorithm that learns offline"
+        raise ConfigError(problem("an agent", got="no environment", expected="one to play in", remedy=remedy))
+    return arena
+
+
+@dataclasses.dataclass(frozen=True)
+class Prepared:
+    """What networks learn from."""
+
+    data: Demonstrations  # without transitions whose actions are outliers, observations conditioned
+    conditioning: Conditioning | None  # that the policy needs too; None: none, or it acts as the environment is seen
+    warnings: tuple[str, ...]
+
+
+def prepared(data: Demonstrations, algorithm: Algorithm, actions: Actions, arena: AbstractArena | None) -> Prepared:
+    """Leave out what would decide a fit though it is hardly part of the data, and say so.
+
+    Ordinary data are handed on as they are. Agents see observations as the environment gives them, in single precision;
+    of theirs, outliers alone are moved.
+    """
+    obs, bounds, kept, warnings = cautions.ranges_of(data.obs), None, data, []
+    if isinstance(actions, Bounds):
+        bounds = None if arena is None else (actions.low, actions.high)
+        off = _outlying(vectors(data), actions)
+        if len(off):
+            kept = data.without(off)
+            count = "1 transition is" if len(off) == 1 else f"{len(off)} transitions are"
+            warnings.append(f"{count} left out of the fit, with actions that are outliers")
+    offline, shape = isinstance(algorithm, AbstractOffline), data.obs.shape[1:]
+    conditioning = None if obs is None else Conditioning.of(obs, shape, shift=offline)
+    if conditioning is not None:
+        kept = eqx.tree_at(lambda d: d.obs, kept, conditioning.rows(kept.obs))
+    return Prepared(kept, conditioning if offline else None, (*cautions.cautions(data, bounds, obs), *warnings))
+
+
+def _outlying(action: Shaped[np.ndarray, "N A"], bounds: Bounds) -> Int[np.ndarray, " K"]:
+    """Transitions with outliers that are beyond the bounds, or that are so far off that the rest is narrow in them."""
+    ranges = Ranges.of(action)
+    own = cautions.narrow(ranges, bounds.low, bounds.high)
+    beyond = [
+        each.rows[own[each.entry] | (each.values < bounds.low[each.entry]) | (each.values > bounds.high[each.entry])]
+        for each in ranges.outliers
+    ]
+    return np.unique(np.concatenate(beyond)) if beyond else np.zeros(0, np.int64)
+
+
+def too_large(data: Demonstrations, members: int) -> bool:
+    """Whether what members learn from, this and the next observation for each in single precision, is too much."""
+    return members * 2 * 4 * data.obs.size > lazy.MOST
+
+
+def vectors(data: Demonstrations) -> Shaped[np.ndarray, "N A"]:
+    """Actions as vectors."""
+    action = np.asarray(data.action)
+    return action.reshape(len(action), -1)
+
+
+def clipped(data: Demonstrations, bounds: Bounds) -> Demonstrations:
+    """The same with actions within the bounds."""
+    action = np.clip(vectors(data), bounds.low, bounds.high).reshape(np.shape(data.action))
+    return eqx.tree_at(lambda d: d.action, data, action.astype(np.asarray(data.action).dtype))
+
+
+def at_chance(data: Demonstrations, expertise: Expertise, *, continuous: bool = False) -> list[str]:
+    """A sentence, if the mean log likelihood is that of a policy which does not look at the observation.
+
+    Such a policy takes actions as often as they occur in the data or, if they are continuous, by a normal distribution
+    of their mean and variance. Its parameters are counted against it (AIC), so that little data raise no alarm.
+    """
+    action = np.asarray(data.action).reshape(data.transitions, -1)
+    if continuous:
+        variance = action.astype(float).var(0)
+        blind, free = -0.5 * np.log(2 * np.pi * np.e * variance).sum(), 2 * len(variance)
+    else:
+        _, count = np.unique(action, return_counts=True)
+        blind, free = float(np.log(count / count.sum()) @ count / count.sum()), len(count) - 1
+    blind -= free / data.transitions
+    found = float(np.average(expertise.log_likelihood, weights=expertise.transitions))
+    if free == 0 or not found < blind + GAIN * action.shape[1]:
+        return []
+    compared = f"{found:.3f} a transition, where a policy that ignores observations has {blind:.3f}"
+    return [f"log likelihood at chance: {compared}; little or nothing was learnt of how actions depend on them"]
+
+
+def _choices(action: np.ndarray, arena: AbstractArena | None) -> int:
+    """The number of actions, from the environment or from the data."""
+    if action.min() < 0 or action.max() >= MOST_ACTIONS:
+        got, remedy = f"{action.min()} to {action.max()}", "number the actions from 0"
+        raise SpaceError(problem("actions", got=got, expected=f"0 to {MOST_ACTIONS - 1} at most", remedy=remedy))
+    if arena is None:
+        if action.max() == 0:
+            expected, remedy = "two actions or more from 0", "add data where there is a choice"
+            raise SpaceError(problem("actions", got="0 alone", expected=expected, remedy=remedy))
+        return int(action.max()) + 1
+    if not isinstance(arena.actions, int):
+        got, expected = "one whole number each", f"{arena.actions.size} numbers, the environment's"
+        raise SpaceError(problem("actions", got=got, expected=expected, remedy="name the one they were made in"))
+    if action.max() >= arena.actions:
+        expected = f"0 to {arena.actions - 1}, the environment's"
+        remedy = "name the one they were made in"
+        raise SpaceError(problem("actions", got=int(action.max()), expected=expected, remedy=remedy))
+    return arena.actions
+
+
+def _bounds(action: Shaped[np.ndarray, "N A"], arena: AbstractArena | None) -> Bounds:
+    """The environment's bounds; without one, those of `_own_bounds`."""
+    ranges = Ranges.of(action)
+    low, high = action.min(0), action.max(0)
+    constant = np.flatnonzero(low == high)
+    if constant.size:
+        column = int(constant[0])
+        got, expected = f"{low[column]:g} in all of them as number {column}", "numbers that differ"
+        raise SpaceError(problem("actions", got=got, expected=expected, remedy="leave out what is not chosen"))
+    _resolved(ranges)
+    if arena is None:
+        return Bounds(*_own_bounds(ranges))
+    bounds = arena.actions
+    if isinstance(bounds, int) or bounds.size != len(low):
+        got = f"{len(low)} numbers each"
+        expected = "one whole number each" if isinstance(bounds, int) else f"{bounds.size} numbers, the environment's"
+        raise SpaceError(problem("actions", got=got, expected=expected, remedy="name the one they were made in"))
+    beyond = np.maximum(bounds.low - low, high - bounds.high)
+    if beyond.max() > 1e-6 * (bounds.high - bounds.low).max():
+        column = int(beyond.argmax())
+        got = f"number {column} out of bounds by {beyond[column]:g}"
+        expected = f"{bounds.low[column]:g} to {bounds.high[column]:g}, the environment's"
+        raise SpaceError(problem("actions", got=got, expected=expected, remedy="--clip brings them within"))
+    return bounds
+
+
+def _own_bounds(ranges: Ranges) -> tuple[np.ndarray, np.ndarray]:
+    """From -1 to 1 if all actions are in there, else a little wider than the data; outliers do not count.
+
+    Entries that take up little of -1 to 1 have bounds a little wider than the data, too: as if in another unit.
+    """
+    margin = WIDER * (ranges.maximum - ranges.minimum)
+    low, high = ranges.minimum - margin, ranges.maximum + margin
+    if ranges.minimum.min() < -1 or ranges.maximum.max() > 1:
+        return low, high
+    ones = np.ones(len(low))
+    own = cautions.narrow(ranges, -ones, ones)
+    return np.where(own, low, -ones), np.where(own, high, ones)
+
+
+def _resolved(ranges: Ranges) -> None:
+    """Refuse actions that single precision, in which policies act, cannot tell apart or compute with."""
+    step = np.finfo(np.float32).eps * ranges.size
+    bad = (step > COARSE * ranges.width) | (ranges.width < LEAST) | (ranges.size > 1 / LEAST)
+    if bad.any():
+        entry = int(np.argmax(bad))
+        got = f"{ranges.minimum[entry]:.12g} to {ranges.maximum[entry]:.12g} as number {entry}"
+        expected = "a range that single precision resolves"
+        remedy = "subtract a constant, or give them in another unit"
+        raise SpaceError(problem("actions", got=got, expected=expected, remedy=remedy))

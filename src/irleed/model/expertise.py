@@ -1,0 +1,134 @@
+"""Expertise: the answer about the demonstrators."""
+
+import dataclasses
+import html
+from typing import Any
+
+import equinox as eqx
+import numpy as np
+from rich.box import SIMPLE_HEAD
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from irleed._io import text as _text
+from irleed._typing import Array, Bool, Float, Int, Scalar
+from irleed.data.cautions import FEW
+from irleed.data.formats.base import library
+
+INTERVAL = 0.9
+HEADINGS = ("demonstrator", "n", "precision", "bias", "loglik", "weight")
+CAPTION = "intervals hold 90 %; precision 1 is the average"
+UNRANKED = "(too few)"
+
+
+class Expertise(eqx.Module):
+    """Who is how good, and in what way: D demonstrators, with 90 % credible intervals.
+
+    - `precision`: how consistently they choose, in the gauge where the mean of log precision is 0.
+    - `bias`: how far their idea of the reward is off: the size of their bias relative to that of the shared weights;
+      for networks, of the shared values. NaN where an algorithm knows no bias.
+    - `log_likelihood`: mean log probability of their actions under their own fitted policy.
+    - `weight`: their share in what is known about the shared reward; sums to one.
+
+    An ensemble's intervals say nothing of a demonstrator with a handful of transitions, of whom every resample is the
+    same: `without_few` removes them, and who has fewer than 10 transitions and no interval is not ranked. The posterior
+    intervals of a finite MDP are wide there by themselves, and stay.
+    """
+
+    names: tuple[str, ...] = eqx.field(static=True)
+    transitions: Float[Array, " D"]
+    precision: Float[Array, " D"]
+    precision_low: Float[Array, " D"]
+    precision_high: Float[Array, " D"]
+    bias: Float[Array, " D"]
+    bias_low: Float[Array, " D"]
+    bias_high: Float[Array, " D"]
+    log_likelihood: Float[Array, " D"]
+    weight: Float[Array, " D"]
+
+    @property
+    def ranking(self) -> tuple[str, ...]:
+        """Names, the most precise first; without those of whom too little is known, see `ranked`."""
+        return tuple(self.names[i] for i in self._order if self.ranked[i])
+
+    @property
+    def ranked(self) -> Bool[np.ndarray, " D"]:
+        """Who can be compared with others: at least 10 transitions, or an interval that counts how few they are."""
+        return (np.asarray(self.transitions) >= FEW) | ~np.isnan(np.asarray(self.precision_low))
+
+    def without_few(self) -> "Expertise":
+        """The same without intervals of those with fewer than 10 transitions: not estimated."""
+        few = np.asarray(self.transitions) < FEW
+        ends = ("precision_low", "precision_high", "bias_low", "bias_high")
+        return dataclasses.replace(self, **{end: np.where(few, np.nan, getattr(self, end)) for end in ends})
+
+    def to_dict(self) -> list[dict[str, object]]:
+        """One plain dictionary a demonstrator, for JSON."""
+        columns = [field for field in self.__dataclass_fields__ if field != "names"]
+        return [
+            {
+                "name": name,
+                **{column: _plain(getattr(self, column)[i]) for column in columns},
+                "ranked": bool(self.ranked[i]),
+            }
+            for i, name in enumerate(self.names)
+        ]
+
+    def table(self, limit: int = 30) -> Table:
+        """A readable table, the most precise first."""
+        table = Table(title="Expertise", caption=CAPTION, box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+        for heading in HEADINGS:
+            table.add_column(heading, justify="left" if heading == HEADINGS[0] else "right", no_wrap=True)
+        for row in self._rows(limit):
+            table.add_row(*map(Text, row))
+        return table
+
+    def to_frame(self) -> Any:
+        """A pandas DataFrame, a row for each demonstrator, by name, the most precise first."""
+        pandas = library("pandas", "formats")
+        columns = {name: np.asarray(getattr(self, name)) for name in self.__dataclass_fields__ if name != "names"}
+        frame = pandas.DataFrame(columns, index=pandas.Index(self.names, name="demonstrator"))
+        return frame.iloc[self._order]
+
+    def _repr_html_(self, limit: int = 30) -> str:
+        """The same table for notebooks."""
+        rows = [("th", HEADINGS), *(("td", row) for row in self._rows(limit))]
+        lines = ["".join(f"<{tag}>{html.escape(_text.visible(cell))}</{tag}>" for cell in row) for tag, row in rows]
+        return f"<table><caption>{CAPTION}</caption>{''.join(f'<tr>{line}</tr>' for line in lines)}</table>"
+
+    @property
+    def _order(self) -> Int[np.ndarray, " D"]:
+        return np.lexsort((-np.asarray(self.precision), ~self.ranked))  # those who are not ranked come last
+
+    def _rows(self, limit: int) -> list[tuple[str, ...]]:
+        """The cells of a table, the most precise first; of many, a last row says how many are left out."""
+        rows = [
+            (
+                _text.name(self.names[i]),
+                f"{self.transitions[i]:.0f}" + ("" if self.ranked[i] else f" {UNRANKED}"),
+                _interval(self.precision[i], self.precision_low[i], self.precision_high[i]),
+                _interval(self.bias[i], self.bias_low[i], self.bias_high[i]),
+                f"{self.log_likelihood[i]:.3f}",
+                f"{self.weight[i]:.2f}",
+            )
+            for i in self._order[:limit]
+        ]
+        left = len(self.names) - limit
+        return rows + [(f"and {left} more",)] if left > 0 else rows
+
+
+def with_interval(value: Scalar, low: Scalar, high: Scalar) -> str:
+    """``1.75 [1.39, 2.19]``, the value alone where there is no interval, nothing where there is no value."""
+    return escape(_interval(value, low, high))
+
+
+def _interval(value: Scalar, low: Scalar, high: Scalar) -> str:
+    if np.isnan(value):
+        return ""
+    return f"{value:.2f}" if np.isnan(low) else f"{value:.2f} [{low:.2f}, {high:.2f}]"
+
+
+def _plain(value: float) -> float | None:
+    """A number for JSON, which knows neither NaN nor infinity."""
+    return float(value) if np.isfinite(value) else None

@@ -1,0 +1,1 @@
+"""Policies: predict, save, load."""

@@ -1,0 +1,1 @@
+"""The run directory: its layout, checkpoints, logs, and the one reader of it."""

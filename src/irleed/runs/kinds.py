@@ -1,0 +1,129 @@
+"""What run directories say, as values; `irleed.runs.reader` makes them."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from irleed.runs.fields import Fields
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A number with the interval it is known to, where that is known."""
+
+    name: str
+    value: float
+    low: float | None
+    high: float | None
+    count: int | None = None  # of episodes it comes from; 0: it was computed
+
+    @property
+    def exact(self) -> bool:
+        """Whether it is known as such, and needs no interval."""
+        return self.count == 0 and self.low == self.high == self.value
+
+    def apart(self, other: "Estimate") -> bool:
+        """Whether the intervals do not overlap; without intervals, nothing is told apart."""
+        if self.low is None or self.high is None or other.low is None or other.high is None:
+            return False
+        return self.low > other.high or other.low > self.high
+
+
+@dataclass(frozen=True)
+class Person:
+    """A demonstrator, as the fit judges them."""
+
+    name: str
+    transitions: float
+    precision: Estimate
+    bias: Estimate | None  # None where the algorithm knows none
+    log_likelihood: float | None
+    weight: float | None
+    ranked: bool = True  # False: too few transitions to be compared with others
+
+
+@dataclass(frozen=True)
+class Situation:
+    """Where a demonstrator did what the shared policy would hardly do."""
+
+    episode: int
+    step: int
+    action: int
+    probability: float
+    likeliest: int
+    likeliest_probability: float
+    departure: float
+    place: tuple[float, float]
+    observation: tuple[float, ...] | None
+    frame: str | None
+
+
+@dataclass(frozen=True)
+class Departures:
+    """How demonstrators depart from the shared policy; demonstrators are numbers, in the order of the people."""
+
+    mean: tuple[float, ...]
+    looked_at: int
+    explained: tuple[float, ...]
+    points: tuple[tuple[int, float, float, float], ...]  # who, x, y, departure
+    people: tuple[tuple[int, tuple[Situation, ...]], ...]
+
+
+@dataclass(frozen=True)
+class Film:
+    """An episode of the policy, as pictures to be embedded."""
+
+    moving: str
+    still: str
+    total: float
+    steps: int
+    every: int  # steps between two frames
+    seed: int
+
+
+@dataclass(frozen=True)
+class FitRun:
+    """A folder of `irleed fit`."""
+
+    label: str
+    folder: str
+    config: dict[str, Any]
+    people: tuple[Person, ...]
+    returns: tuple[Estimate, ...]  # of the policy and of the demonstrators; none where they are not known
+    demonstrated: tuple[Estimate, ...]  # of the demonstrators, from the data
+    history: tuple[tuple[float, float], ...]  # step, measure
+    measure: str
+    steps: int
+    members: int | None
+    seconds: float
+    warnings: tuple[str, ...]
+    weights: tuple[float, ...] | None
+    bias: tuple[tuple[float, ...], ...] | None
+    grid: tuple[int, int] | None
+    departures: Departures | None
+    facts: Fields | None
+    provenance: dict[str, Any] | None
+    baselines: tuple["FitRun", ...] = ()  # other methods on the same data, in folders inside this one
+    film: Film | str | None = None  # or, in words, why there is none
+    unfinished: tuple[str, ...] = ()  # those of them that came to no answer
+
+    @property
+    def networks(self) -> bool:
+        """Whether networks learnt, not a model of a finite MDP."""
+        return self.members is not None
+
+
+@dataclass(frozen=True)
+class ExperimentRun:
+    """A folder of `irleed experiment`."""
+
+    label: str
+    folder: str
+    experiment: str
+    config: dict[str, Any]
+    rows: tuple[Fields, ...]
+    summary: dict[str, Any]
+    seconds: float
+    device: str
+
+
+Run = FitRun | ExperimentRun

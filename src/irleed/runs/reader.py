@@ -1,0 +1,275 @@
+"""Run directories, read and checked."""
+
+import base64
+import math
+from dataclasses import replace
+from pathlib import Path
+
+from irleed._io.files import file_digest
+from irleed._io.text import name
+from irleed.runs.fields import Fields, read_json, read_lines, refuse
+from irleed.runs.kinds import Departures, Estimate, ExperimentRun, Film, FitRun, Person, Run, Situation
+
+VERSION = 1  # the newest format of every file that is known here
+MOST_BYTES = 600_000  # of a picture of a film
+MOST_FRAME = 10_000_000  # characters of a picture of a situation
+BASELINES = "baselines"  # the folder inside a run that has those of other methods
+WRITE_AGAIN = "copy the run again, or write it again: the same command with --resume does"
+MAKE = "name a folder made by `irleed fit DATA --out FOLDER` or `irleed experiment NAME --out FOLDER`"
+
+
+def read_run(folder: Path) -> Run:
+    """What a run directory says; anything else is refused in one line."""
+    try:
+        if not folder.is_dir():
+            refuse(str(folder), "a file" if folder.exists() else "nothing", "a run directory", MAKE)
+    except OSError as error:  # a name that is too long
+        refuse(str(folder), error.strerror or str(error), "a run directory", MAKE)
+    if (folder / "results.json").exists():
+        return _experiment(folder, read_json(folder / "results.json"))
+    if not (folder / "fit.json").exists() and (folder / "run.json").exists():
+        remedy = "finish it: the same command with --resume goes on"
+        refuse(str(folder), "a run that has not finished: no fit.json in it", "a whole run directory", remedy)
+    if not (folder / "fit.json").exists():
+        refuse(str(folder), "no fit.json and no results.json in it", "a run directory", MAKE)
+    if not (folder / "policy.safetensors").exists():
+        refuse(str(folder), "no policy.safetensors in it", "a whole run directory", WRITE_AGAIN)
+    answer = read_json(folder / "fit.json")
+    check_files(folder, answer)
+    run, inside = _fit(folder, answer), folder / BASELINES
+    beside = sorted(each for each in inside.iterdir() if each.is_dir()) if inside.is_dir() else []
+    done = {each.name: (each / "fit.json").exists() for each in beside}
+    found = [read_run(each) for each in beside if done[each.name]]
+    return replace(
+        run,
+        baselines=tuple(each for each in found if isinstance(each, FitRun)),
+        unfinished=tuple(method for method, answered in done.items() if not answered),
+        film=_film(folder),
+    )
+
+
+def check_files(folder: Path, described: Fields, only: tuple[str, ...] = ()) -> None:
+    """Refuse files that are missing, or not those that a description names with their SHA-256; all of them, or some.
+
+    Runs of older versions name none.
+    """
+    sums = described.inner("files").plain() if "files" in described else {}
+    for file, expected in sums.items():
+        if only and file not in only:
+            continue
+        path = folder / file
+        if path.parent != folder or not isinstance(expected, str):
+            refuse(f"{described.where}, files", repr(file), "names of files in this folder, each with its SHA-256")
+        if not path.is_file():
+            refuse(str(folder), f"no {file} in it", "a whole run directory", WRITE_AGAIN)
+        try:
+            found = file_digest(path)
+        except OSError as error:
+            refuse(str(path), error.strerror or str(error), "a file that can be read")
+        if found != expected:
+            got = f"another file than was written (SHA-256 {found[:8]}...)"
+            refuse(str(path), got, f"SHA-256 {expected[:8]}..., as {described.where} says", WRITE_AGAIN)
+
+
+def _experiment(folder: Path, found: Fields) -> ExperimentRun:
+    found.version(VERSION)
+    rows = found.inners("rows")
+    for row in rows:
+        _check_row(row)
+    if not rows:
+        refuse(f"{found.where}, rows", "none", "one or more")
+    return ExperimentRun(
+        label=folder.resolve().name,
+        folder=str(folder),
+        experiment=found.text("experiment"),
+        config=found.inner("config").plain(),
+        rows=tuple(rows),
+        summary=found.inner("summary").plain(),
+        seconds=found.number("seconds"),
+        device=found.text("device") if "device" in found else "",
+    )
+
+
+def _check_row(row: Fields) -> None:
+    """A result of an experiment: where, by what, how much."""
+    row.inner("setting")
+    row.number("mean")
+    if row.text("method") != "demonstrators":
+        row.text("evaluation")
+        row.whole("seeds")
+        low, high = row.number("ci_low"), row.number("ci_high")
+        if low > high:
+            refuse(row.where, f"an interval from {low} to {high}", "its low end first")
+
+
+def _fit(folder: Path, found: Fields) -> FitRun:
+    found.version(VERSION)
+    people = tuple(map(_person, found.inners("expertise")))
+    if not people:
+        refuse(f"{found.where}, expertise", "nobody", "one demonstrator or more")
+    weights = tuple(found.numbers("weights")) if "weights" in found else None
+    bias = tuple(map(tuple, found.table("bias"))) if "bias" in found else None
+    if bias is not None and (weights is None or len(bias) != len(people) or len(bias[0]) != len(weights)):
+        refuse(f"{found.where}, bias", f"{len(bias)} rows", "a row for each demonstrator, as long as the weights")
+    measure, history = _history(folder, found)
+    data = read_json(folder / "data.json") if (folder / "data.json").exists() else None
+    provenance = read_json(folder / "run.json") if (folder / "run.json").exists() else None
+    if provenance is not None:
+        provenance.inner("config")
+    for part in (data, provenance):
+        if part is not None:
+            part.version(VERSION)
+    return FitRun(
+        label=folder.resolve().name,
+        folder=str(folder),
+        config=found.inner("config").plain(),
+        people=people,
+        returns=tuple(map(_earned, found.inners("returns"))) if "returns" in found else (),
+        demonstrated=() if data is None else tuple(map(_earned, data.inners("returns"))),
+        history=history,
+        measure=measure,
+        steps=found.whole("steps"),
+        members=found.whole("members") if "members" in found else None,
+        seconds=found.number("seconds"),
+        warnings=tuple(_warnings(found)),
+        weights=weights,
+        bias=bias,
+        grid=_grid(found, weights),
+        departures=_departures(folder, len(people)),
+        facts=None if data is None else data.inner("facts"),
+        provenance=None if provenance is None else provenance.plain(),
+    )
+
+
+def _warnings(found: Fields) -> list[str]:
+    stopped = "converged" in found and not found.flag("converged")
+    return [*(found.texts("warnings") if "warnings" in found else []), *(["stopped before convergence"] * stopped)]
+
+
+def _grid(found: Fields, weights: tuple[float, ...] | None) -> tuple[int, int] | None:
+    """Rows and columns, where every cell has a weight of its own."""
+    if "grid" not in found:
+        return None
+    shape = found.numbers("grid")
+    if len(shape) != 2 or min(shape) < 1 or any(side % 1 for side in shape):
+        refuse(f"{found.where}, grid", shape, "rows and columns")
+    return (int(shape[0]), int(shape[1])) if weights is not None and math.prod(shape) == len(weights) else None
+
+
+def _person(row: Fields) -> Person:
+    precision = _estimate(row, "precision")
+    if precision.value < 0:
+        refuse(f"{row.where}, precision", precision.value, "a number from 0")
+    return Person(
+        name=row.text("name"),
+        transitions=row.number("transitions"),
+        precision=precision,
+        bias=None if row.maybe("bias") is None else _estimate(row, "bias"),
+        log_likelihood=row.maybe("log_likelihood"),
+        weight=row.maybe("weight"),
+        ranked="ranked" not in row or row.flag("ranked"),
+    )
+
+
+def _estimate(row: Fields, key: str) -> Estimate:
+    return _checked(row, Estimate(row.text("name"), row.number(key), row.maybe(f"{key}_low"), row.maybe(f"{key}_high")))
+
+
+def _earned(row: Fields) -> Estimate:
+    found = Estimate(row.text("who"), row.number("mean"), row.maybe("low"), row.maybe("high"), row.whole("episodes"))
+    return _checked(row, found)
+
+
+def _checked(row: Fields, found: Estimate) -> Estimate:
+    if found.low is not None and found.high is not None and found.low > found.high:
+        refuse(row.where, f"an interval from {found.low} to {found.high}", "its low end first")
+    return found
+
+
+def _history(folder: Path, found: Fields) -> tuple[str, tuple[tuple[float, float], ...]]:
+    """Of history.jsonl, else of fit.json: what was measured, and at which step it was what."""
+    path = folder / "history.jsonl"
+    rows = read_lines(path) if path.exists() else found.inners("history") if "history" in found else []
+    if not rows:
+        return "loss", ()
+    there = [key for key in rows[0].plain() if key not in ("step", "seconds")]
+    if not there:
+        return "loss", ()
+    measure = next((key for key in ("loss", "log_posterior", "objective") if key in there), there[0])
+    # A run that went on from a checkpoint may have been at the same step twice: what came last counts.
+    points = {row.number("step"): row.number(measure) for row in rows if measure in row}
+    return name(measure), tuple(sorted(points.items()))
+
+
+def _departures(folder: Path, people: int) -> Departures | None:
+    path = folder / "departures.json"
+    if not path.exists():
+        return None
+    found = read_json(path)
+    found.version(VERSION)
+    points, mean = found.inner("points"), found.numbers("mean")
+    who, place, departure = points.numbers("who"), points.table("place"), points.numbers("departure")
+    listed = [
+        (person.whole("who"), tuple(map(_situation, person.inners("situations")))) for person in found.inners("people")
+    ]
+    numbers = [*who, *(number for number, _ in listed)]
+    fits = len(mean) == people and len(who) == len(place) == len(departure) and all(len(at) == 2 for at in place)
+    if not fits or any(number not in range(people) for number in numbers):
+        refuse(str(path), "numbers that do not fit together", "those of the demonstrators in fit.json")
+    return Departures(
+        mean=tuple(mean),
+        looked_at=found.whole("looked_at"),
+        explained=tuple(found.numbers("explained")),
+        points=tuple((int(w), x, y, d) for w, (x, y), d in zip(who, place, departure, strict=True)),
+        people=tuple(listed),
+    )
+
+
+def _film(folder: Path) -> Film | str | None:
+    """An episode of the policy, or why there is none."""
+    if not (folder / "film.json").exists():
+        return None
+    found = read_json(folder / "film.json")
+    found.version(VERSION)
+    if "reason" in found:
+        return found.text("reason")
+    return Film(
+        moving=_picture(folder / "film.webp", "webp", b"RIFF"),
+        still=_picture(folder / "film.png", "png", b"\x89PNG"),
+        total=found.number("return"),
+        steps=found.whole("steps"),
+        every=found.whole("every"),
+        seed=found.whole("seed"),
+    )
+
+
+def _picture(path: Path, kind: str, start: bytes) -> str:
+    """A file as a data URI, if it is what it is called, and not more than a page should carry."""
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        refuse(str(path), error.strerror or str(error), "a picture that can be read", "copy the run again")
+    if not content.startswith(start) or len(content) > MOST_BYTES:
+        refuse(str(path), f"{len(content)} bytes of something else", f"a {kind} picture of {MOST_BYTES} bytes at most")
+    return f"data:image/{kind};base64,{base64.b64encode(content).decode()}"
+
+
+def _situation(row: Fields) -> Situation:
+    place = row.numbers("place")
+    frame = row.text("frame", MOST_FRAME + 1) if "frame" in row else None
+    if len(place) != 2:
+        refuse(f"{row.where}, place", place, "two numbers")
+    if frame is not None and not (frame.startswith("data:image/png;base64,") and len(frame) <= MOST_FRAME):
+        refuse(f"{row.where}, frame", frame, f"a PNG picture as a data URI of {MOST_FRAME} characters at most")
+    return Situation(
+        episode=row.whole("episode"),
+        step=row.whole("step"),
+        action=row.whole("action"),
+        probability=row.number("probability"),
+        likeliest=row.whole("likeliest"),
+        likeliest_probability=row.number("likeliest_probability"),
+        departure=row.number("departure"),
+        place=(place[0], place[1]),
+        observation=tuple(row.numbers("observation")) if "observation" in row else None,
+        frame=frame,
+    )

@@ -1,0 +1,1 @@
+"""Demonstrators of known precision and bias, and the experts they are made from."""

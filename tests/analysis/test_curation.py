@@ -1,0 +1,214 @@
+"""Curation: weights by hand, what is kept, what is written; the source stays as it is."""
+
+import csv
+import json
+import sys
+
+import jax
+import numpy as np
+import pytest
+from scipy.special import log_softmax
+
+from irleed.analysis.curation import Run, curate, read_run
+from irleed.cli import main
+from irleed.data import Demonstrations, Episode, Reading, limits, load, save
+from irleed.data.transitions import Inputs
+from irleed.errors import ConfigError, DataError, SpaceError
+from irleed.model.networks import Mlp
+from irleed.policies.base import SoftmaxPolicy, TabularPolicy
+from irleed.policies.ensemble import NetworkPolicy
+from irleed.runs.directory import fingerprint
+
+TABLE = np.array([[0.9, 0.1], [0.5, 0.5]])
+LENGTHS = 4, 2, 3, 1
+
+
+def states(people=("anna", "ben")) -> Demonstrations:
+    """Two states, two actions; even episodes by the first."""
+    random = np.random.default_rng(0)
+    return Demonstrations.from_episodes(
+        [
+            Episode(random.integers(0, 2, n + 1), random.integers(0, 2, n), True, people[i % len(people)])
+            for i, n in enumerate(LENGTHS)
+        ]
+    )
+
+
+def run(**changes) -> Run:
+    settings = {"policy": TabularPolicy(TABLE), "names": ("anna", "ben"), "reading": Reading()}
+    return Run(**{**settings, "precision": np.array([2.0, 0.5]), "bias": np.array([0.0, 1.0]), **changes})
+
+
+def folder(path, data, names=("anna", "ben"), policy=None, bias=None):
+    """A run as `irleed fit` leaves it, as far as it is looked at."""
+    path.mkdir()
+    (policy or TabularPolicy(TABLE)).save(path / "policy.safetensors")
+    rows = [{"name": name, "precision": 1.0 + i, "bias": bias} for i, name in enumerate(names)]
+    reading = {"demonstrator": "data", "obs": [], "action": None}
+    found = {"expertise": rows, "config": {"reading": reading}, **({} if policy is None else {"members": 1})}
+    (path / "fit.json").write_text(json.dumps(found))
+    save(data, path.parent / "data.npz")
+    return path
+
+
+def test_weights_are_precision_times_unbiased_share_times_likelihood():
+    data, found = states(), curate(states(), run())
+    likely = np.log(TABLE)[data.observation, data.action]
+    mean = np.array([likely[data.episode == e].mean() for e in range(4)])
+    np.testing.assert_allclose(found.log_likelihood, mean, rtol=1e-12)
+    weight = np.array([2.0, 0.5 / 2])[data.owner] * np.exp(mean)
+    np.testing.assert_allclose(found.weight, weight / np.average(weight, weights=LENGTHS), rtol=1e-12)
+    np.testing.assert_allclose(np.average(found.weight, weights=LENGTHS), 1)
+    rows = found.rows()
+    assert [row["operator"] for row in rows] == ["anna", "ben", "anna", "ben"]
+    np.testing.assert_allclose([row["quality_score"] for row in rows], found.weight)
+    assert "precision 0.50, bias 1.00" in rows[1]["reason"]
+
+
+@pytest.mark.parametrize(("share", "kept"), [(0.01, 1), (0.4, 1), (0.41, 2), (0.71, 3), (1.0, 4)])
+def test_the_heaviest_episodes_are_kept_until_they_have_their_share(share, kept):
+    """Heaviest first: episodes of 4, 3, 2 and 1 steps, as only anna's precision counts and likelihoods are alike."""
+    level = run(policy=TabularPolicy(np.full((2, 2), 0.5)), precision=np.array([2.0, 0.5]), bias=np.zeros(2))
+    found = curate(states(), level, share)
+    assert found.keep.sum() == kept
+    assert found.weight[found.keep].min() >= found.weight[~found.keep].max(initial=0)
+
+
+@pytest.mark.parametrize("rows", [3, 100])
+def test_networks_say_how_likely_actions_are_as_they_act(monkeypatch, rows):
+    """A few at a time where observations are many."""
+    monkeypatch.setattr(sys.modules["irleed.analysis.curation"], "CHUNK", rows * 4 * 3)
+    network = Mlp.init(jax.random.key(0), Inputs.plain(np.zeros(3)), (4, 2))
+    member = jax.tree.map(lambda leaf: np.asarray(leaf)[None], SoftmaxPolicy(network, np.ones((), np.float32)))
+    random = np.random.default_rng(0)
+    data = Demonstrations.from_episodes(
+        [Episode(random.normal(size=(6, 3)), random.integers(0, 2, 5), True, name) for name in ("anna", "ben")]
+    )
+    found = curate(data, run(policy=NetworkPolicy(member)))
+    logits = np.asarray(jax.vmap(network)(data.observation.astype(np.float32)))
+    likely = log_softmax(logits, axis=-1)[np.arange(10), data.action]
+    np.testing.assert_allclose(found.log_likelihood, [likely[:5].mean(), likely[5:].mean()], rtol=1e-4)
+
+
+def test_data_that_were_not_fitted_are_refused():
+    with pytest.raises(SpaceError, match="demonstrator 'carl', expected those of the run: anna, ben"):
+        curate(states(("anna", "carl")), run())
+    with pytest.raises(SpaceError, match="actions: got 1, expected 0 to 0"):
+        curate(states(), run(policy=TabularPolicy(np.ones((2, 1)))))
+    with pytest.raises(SpaceError, match="observations: got 1, expected 0 to 0"):
+        curate(states(), run(policy=TabularPolicy(np.full((1, 2), 0.5))))
+    for share in (0.0, 1.1, float("nan")):
+        with pytest.raises(ConfigError, match="--share"):
+            curate(states(), run(), share)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"bias": np.array([0.0, 1e200])},
+        {"bias": np.array([0.0, np.inf])},
+        {"precision": np.array([np.nan, 1.0])},
+        {"precision": np.array([5e-324, 1.0]), "bias": np.array([1e10, 0.0])},
+    ],
+    ids=str,
+)
+def test_scores_that_are_not_finite_are_refused(changes):
+    """Sorted by such scores, episodes would be kept by their place in the file."""
+    with pytest.raises(DataError, match=r"data, episode [01]: got a score of -?(nan|inf), expected a finite number"):
+        curate(states(), run(**changes))
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", '{"expertise": [], "config": {"reading": 1}}', "nonsense"])
+def test_a_folder_that_is_no_run_is_refused(tmp_path, text):
+    with pytest.raises(DataError, match="expected the folder of a fit"):
+        read_run(tmp_path / "nowhere")
+    (tmp_path / "fit.json").write_text(text)
+    with pytest.raises(DataError, match="fit.json") as caught:
+        read_run(tmp_path)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_unknown_bias_counts_as_none(tmp_path):
+    found = read_run(folder(tmp_path / "run", states()))
+    assert found.bias.tolist() == [0, 0] and found.precision.tolist() == [1, 2]
+
+
+def test_data_are_read_with_the_limit_of_the_run(tmp_path, monkeypatch, capsys):
+    """Whoever raised it to fit a file need not do so again; runs made before there was a limit have the default."""
+    kept = folder(tmp_path / "run", states())
+    assert read_run(kept).reading == Reading()
+    monkeypatch.setattr(limits, "ALWAYS", 1)
+    found = json.loads((kept / "fit.json").read_text())
+    for expansion in (1e-3, 1e3):
+        found["config"]["reading"]["expansion"] = expansion
+        (kept / "fit.json").write_text(json.dumps(found))
+        assert read_run(kept).reading == Reading(expansion=expansion)
+        arguments = ["curate", str(tmp_path / "data.npz"), "--run", str(kept)]
+        if expansion < 1:
+            with pytest.raises(SystemExit):
+                main(arguments)
+            assert "--expansion" in capsys.readouterr().err
+        else:
+            main(arguments)
+
+
+@pytest.mark.parametrize("ending", [".csv", ".parquet", ".npz", ""])
+def test_the_command_writes_weights_or_what_is_to_be_kept(tmp_path, capsys, ending):
+    kept, source = folder(tmp_path / "run", states()), tmp_path / "data.npz"
+    before, out = source.read_bytes(), tmp_path / f"out{ending}"
+    main(["curate", str(source), "--run", str(kept), "--out", str(out), "--share", "0.3"])
+    assert "ben" in capsys.readouterr().out and source.read_bytes() == before
+    expected = curate(load(source), read_run(kept), 0.3)
+    if ending == ".csv":
+        rows = list(csv.DictReader(out.read_text().splitlines()))
+        np.testing.assert_allclose([float(row["quality_score"]) for row in rows], expected.weight)
+        assert [row["keep"] == "True" for row in rows] == expected.keep.tolist()
+    elif ending == ".parquet":
+        table = pytest.importorskip("pyarrow.parquet").read_table(out).to_pydict()
+        np.testing.assert_allclose(table["weight"], expected.weight)
+        assert table["episode_index"] == [0, 1, 2, 3] and table["keep"] == expected.keep.tolist()
+    else:
+        assert load(out).length.tolist() == expected.steps[expected.keep].tolist()
+
+
+def test_the_command_overwrites_nothing_and_needs_a_known_ending(tmp_path, capsys):
+    kept, source = folder(tmp_path / "run", states()), tmp_path / "data.npz"
+    (tmp_path / "there.csv").write_text("kept")
+    wrong = {"there.csv": "expected a new name", "a.txt": "got .txt", "no/a.csv": "expected a folder that exists"}
+    for name, phrase in wrong.items():
+        with pytest.raises(SystemExit) as stopped:
+            main(["curate", str(source), "--run", str(kept), "--out", str(tmp_path / name)])
+        assert stopped.value.code == 2 and phrase in capsys.readouterr().err
+    assert (tmp_path / "there.csv").read_text() == "kept" and len(list(tmp_path.iterdir())) == 3
+    main(["curate", str(source), "--run", str(kept), "--json"])
+    assert len(json.loads(capsys.readouterr().out)) == 4
+
+
+def test_data_that_the_run_was_not_fitted_to_are_refused(tmp_path, capsys):
+    """Though their demonstrators, states and actions are those of the run; new episodes have to be meant."""
+    data = states()
+    known = run(fingerprint=fingerprint(data))
+    fewer = data.take(np.array([0, 1, 2]))
+    with pytest.raises(SpaceError, match="data: got SHA-256 .*, expected .* the data of the run; .*--other-data"):
+        curate(fewer, known)
+    assert len(curate(fewer, known, other_data=True).keep) == 3
+    kept = folder(tmp_path / "run", data)
+    found = json.loads((kept / "fit.json").read_text())
+    (kept / "fit.json").write_text(json.dumps(found | {"fingerprint": fingerprint(data)}))
+    save(fewer, tmp_path / "fewer.npz")
+    main(["curate", str(tmp_path / "data.npz"), "--run", str(kept)])
+    with pytest.raises(SystemExit) as stopped:
+        main(["curate", str(tmp_path / "fewer.npz"), "--run", str(kept), "--out", str(tmp_path / "out.csv")])
+    assert stopped.value.code == 2 and "--other-data" in capsys.readouterr().err
+    assert not (tmp_path / "out.csv").exists()
+    main(["curate", str(tmp_path / "fewer.npz"), "--run", str(kept), "--other-data", "--json"])
+    assert len(json.loads(capsys.readouterr().out)) == 3
+
+
+def test_a_policy_that_is_not_the_run_s_is_refused(tmp_path):
+    """Sound in itself, but not the one whose checksum stands in the answer."""
+    kept = folder(tmp_path / "run", states())
+    found, sums = json.loads((kept / "fit.json").read_text()), {"policy.safetensors": "0" * 64}
+    (kept / "fit.json").write_text(json.dumps(found | {"files": sums}))
+    with pytest.raises(DataError, match="got another file than was written.*expected SHA-256 00000000"):
+        read_run(kept)
