@@ -11,8 +11,8 @@ import pytest
 from irleed._io.files import filling, is_damaged, sweep, write_json, write_signed
 from irleed._io.lock import LOCK
 from irleed.errors import ConfigError, DataError
-from irleed.runs.directory import RUN, keep, kept, occupied, open_run, prepare
 from irleed.runs import fields
+from irleed.runs.directory import RUN, keep, kept, occupied, open_run, prepare
 from irleed.runs.fields import read_json
 
 
