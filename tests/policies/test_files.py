@@ -85,6 +85,7 @@ def test_what_the_tests_below_change_is_sound(tmp_path, form):
         (NETWORK, {"offsets.1": None}, "no tensor offsets.1"),
         (NETWORK, {"weights.1": filled(2, 5, 2)}, "weights.1 has the shape (2, 5, 2)"),
         (NETWORK, {"sharpness": filled(3)}, "sharpness has the shape (3,)"),
+        (NETWORK, {"sharpness": np.array(0.5, np.float32)}, "sharpness has the shape ()"),
         (NETWORK, {"weights.one": filled(2, 2, 2)}, "no tensor weights.2"),
         (NETWORK, {"offsets.0": np.full((2, 4), 0.5)}, "offsets.0 of type float64"),
         (GAUSSIAN, {"half": np.zeros((2, 1), np.float32)}, "half 0"),

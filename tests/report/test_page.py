@@ -239,10 +239,10 @@ def test_a_page_says_why_there_is_no_film(copy):
 def test_a_film_that_is_none_is_refused(filmed, name, content):
     folder = filmed()
     (folder / name).write_bytes(content)
-    with pytest.raises(DataError, match=rf"{name}: got {len(content)} bytes of something else"):
+    with pytest.raises(DataError, match=rf"{name}: got {len(content)} bytes"):
         read_run(folder)
     (folder / name).unlink()
-    with pytest.raises(DataError, match="a picture that can be read"):
+    with pytest.raises(DataError, match="a file that can be read"):
         read_run(folder)
 
 

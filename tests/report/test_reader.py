@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from irleed.analysis import curation
 from irleed.cli import main
 from irleed.errors import DataError
 from irleed.report.page import write
@@ -70,3 +71,29 @@ def test_what_is_no_run_is_refused_in_one_line(runs, copy, tmp_path, capsys):
             main(["report", str(tmp_path / name), "--out", str(tmp_path / "report.html")])
         shown = capsys.readouterr().err
         assert caught.value.code == 2 and shown.count("\n") == 1 and said in shown, shown
+
+
+@pytest.mark.parametrize("name", ["fit.json", "history.jsonl", "policy.safetensors", "departures.json", "baselines"])
+@pytest.mark.parametrize("read", [read_run, curation.read_run], ids=["report", "curate"])
+def test_links_that_lead_out_of_a_run_are_not_followed(copy, tmp_path, name, read):
+    """Somebody's run must not put other files of this machine on a page."""
+    folder, outside = copy("networks"), tmp_path / "outside"
+    (folder / "baselines" / "bc").mkdir(parents=True)
+    (folder / name).rename(outside)
+    (folder / name).symlink_to(outside)
+    if read is curation.read_run and name not in ("fit.json", "policy.safetensors"):
+        assert read(folder).names  # it reads nothing else
+        return
+    with pytest.raises(DataError, match="a link that leads out of its folder"):
+        read(folder)
+
+
+def test_runs_beside_a_run_have_none_beside_them(copy):
+    """Two links to the run itself would be four runs one level deeper, and a million twenty levels deeper."""
+    folder = copy("networks")
+    (folder / "baselines").mkdir()
+    for name in ("bc", "iq"):
+        (folder / "baselines" / name).symlink_to("..")
+    run = read_run(folder)
+    assert isinstance(run, FitRun) and len(run.baselines) == 2
+    assert all(not each.baselines for each in run.baselines)

@@ -11,6 +11,7 @@ import pytest
 from irleed._io.files import filling, is_damaged, sweep, write_json, write_signed
 from irleed._io.lock import LOCK
 from irleed.errors import ConfigError, DataError
+from irleed.runs import fields
 from irleed.runs.directory import RUN, keep, kept, occupied, open_run, prepare
 from irleed.runs.fields import read_json
 
@@ -244,7 +245,7 @@ def test_content_that_does_not_match_its_checksum_is_found(tmp_path):
             assert {key: found.get(key) for key in value} == {key: whole[key] for key in value}
 
 
-def test_json_that_nobody_should_parse_is_refused(tmp_path):
+def test_json_that_nobody_should_parse_is_refused(tmp_path, monkeypatch):
     path = tmp_path / "a.json"
     for content in (b"[" * 50_000, b'{"a":' * 300 + b"1" + b"}" * 300, b'{"a": ' + b"9" * 5000 + b"}"):
         path.write_bytes(content)
@@ -253,6 +254,11 @@ def test_json_that_nobody_should_parse_is_refused(tmp_path):
     path.unlink()
     os.mkfifo(path)
     with pytest.raises(DataError, match="device or pipe"):
+        read_json(path)
+    path.unlink()
+    path.write_text(json.dumps({"a": 9 * [[]]}))
+    monkeypatch.setattr(fields, "MOST_VALUES", 10)  # which may take a hundred times their text
+    with pytest.raises(DataError, match="values"):
         read_json(path)
 
 

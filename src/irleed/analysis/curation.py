@@ -15,6 +15,7 @@ import numpy as np
 
 from irleed._typing import Bool, Float, Int
 from irleed.data import Demonstrations, Reading
+from irleed.data.formats.folders import inside
 from irleed.data.lazy import CHUNK
 from irleed.data.limits import EXPANSION
 from irleed.errors import ConfigError, DataError, SpaceError, problem
@@ -83,6 +84,7 @@ def read_run(folder: str | Path) -> Run:
         refuse(str(folder), got, "the folder of a fit", remedy)
     answer = read_json(folder / ANSWER)
     check_files(folder, answer, only=(POLICY,))
+    inside(folder, folder / POLICY)
     rows, reading = answer.inners("expertise"), answer.inner("config").inner("reading")
     names = tuple(row.text("name") for row in rows)
     precision = np.array([row.number("precision") for row in rows], float)

@@ -78,7 +78,8 @@ def check_shapes(tensors: Mapping[str, Tensor], others: Mapping[str, int], *, me
     axes = int(members)
     leading, observation = tensors["centre"].shape[:axes], tensors["centre"].shape[axes:]
     width = entries = int(np.prod(observation))
-    expected = {"spread": tensors["centre"].shape} | dict.fromkeys(conditioned, observation)
+    expected: dict[str, tuple[int, ...] | None] = {"spread": tensors["centre"].shape}
+    expected |= dict.fromkeys(conditioned, observation)
     for layer in range(count):
         after = tensors[f"offsets.{layer}"].shape[-1:]
         expected |= {f"weights.{layer}": (*leading, width, *after), f"offsets.{layer}": (*leading, *after)}
@@ -86,7 +87,8 @@ def check_shapes(tensors: Mapping[str, Tensor], others: Mapping[str, int], *, me
     if "direct" in tensors:
         expected["direct"] = (*leading, entries, width)
     for name, more in others.items():
-        expected[name] = (*leading, *tensors[name].shape[axes:]) if len(tensors[name].shape) == axes + more else ()
+        own = tensors[name].shape
+        expected[name] = (*leading, *own[axes:]) if len(own) == axes + more else None
     for name, shape in expected.items():
         if tensors[name].shape != shape or len(leading) != axes:
             raise ValueError(f"layers that do not fit each other: {name} has the shape {tensors[name].shape}")

@@ -7,11 +7,13 @@ from typing import Any, NoReturn
 
 from irleed._io.files import CHECKSUM, is_damaged
 from irleed._io.text import distinct, one_line, shortened
+from irleed.data.formats.folders import inside
 from irleed.errors import DataError, problem
 
 LARGEST = 1e150  # beyond, squares are infinite
 LONGEST = 300, 1_000  # characters of a name and of a sentence
-MOST_BYTES = 1 << 28  # of a file
+MOST_BYTES = 1 << 27  # of a file
+MOST_VALUES = 1 << 22  # of a file: each may take a hundred bytes in memory
 DEEPEST = 40  # lists and objects inside each other
 AGAIN = "copy the run again, or make it again"
 
@@ -46,16 +48,24 @@ def read_lines(path: Path) -> list["Fields"]:
     return [Fields(f"{path}, line {number}", value) for number, value in enumerate(found, 1)]
 
 
-def _text(path: Path) -> str:
-    """What a text file says, if it is a file, and not one that fills the memory."""
+def content(path: Path, most: int) -> bytes:
+    """What a file in a run's folder holds; refused if it lies elsewhere, is no file, or is larger than that."""
     try:
-        if path.exists() and not path.is_file():  # a pipe would be waited for
+        if inside(path.parent, path).exists() and not path.is_file():  # a pipe would be waited for
             refuse(str(path), "a folder, device or pipe", "a file")
-        if path.stat().st_size > MOST_BYTES:
-            refuse(str(path), f"{path.stat().st_size} bytes", f"at most {MOST_BYTES}")
-        return path.read_text(encoding="utf-8")
+        if path.stat().st_size > most:
+            refuse(str(path), f"{path.stat().st_size} bytes", f"at most {most}")
+        return path.read_bytes()
     except OSError as error:
         refuse(str(path), error.strerror or str(error), "a file that can be read")
+
+
+def _text(path: Path) -> str:
+    """What a text file says, if it does not fill the memory, as it is or as values."""
+    text = content(path, MOST_BYTES).decode("utf-8")
+    if sum(map(text.count, ",[{")) > MOST_VALUES:
+        refuse(str(path), "millions of values", f"at most {MOST_VALUES}")
+    return text
 
 
 def _is_deep(value: object) -> bool:

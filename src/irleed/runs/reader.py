@@ -7,19 +7,21 @@ from pathlib import Path
 
 from irleed._io.files import file_digest
 from irleed._io.text import name
-from irleed.runs.fields import Fields, read_json, read_lines, refuse
+from irleed.data.formats.folders import inside
+from irleed.runs.fields import Fields, content, read_json, read_lines, refuse
 from irleed.runs.kinds import Departures, Estimate, ExperimentRun, Film, FitRun, Person, Run, Situation
 
 VERSION = 1  # the newest format of every file that is known here
 MOST_BYTES = 600_000  # of a picture of a film
+MOST_SUMMED = 1 << 32  # bytes of a file whose checksum is compared
 MOST_FRAME = 10_000_000  # characters of a picture of a situation
 BASELINES = "baselines"  # the folder inside a run that has those of other methods
 WRITE_AGAIN = "copy the run again, or write it again: the same command with --resume does"
 MAKE = "name a folder made by `irleed fit DATA --out FOLDER` or `irleed experiment NAME --out FOLDER`"
 
 
-def read_run(folder: Path) -> Run:
-    """What a run directory says; anything else is refused in one line."""
+def read_run(folder: Path, beside: bool = True) -> Run:
+    """What a run directory says, and the runs `beside` it in its folder `baselines`; others are refused in one line."""
     try:
         if not folder.is_dir():
             refuse(str(folder), "a file" if folder.exists() else "nothing", "a run directory", MAKE)
@@ -34,18 +36,27 @@ def read_run(folder: Path) -> Run:
         refuse(str(folder), "no fit.json and no results.json in it", "a run directory", MAKE)
     if not (folder / "policy.safetensors").exists():
         refuse(str(folder), "no policy.safetensors in it", "a whole run directory", WRITE_AGAIN)
+    inside(folder, folder / "policy.safetensors")
     answer = read_json(folder / "fit.json")
     check_files(folder, answer)
-    run, inside = _fit(folder, answer), folder / BASELINES
-    beside = sorted(each for each in inside.iterdir() if each.is_dir()) if inside.is_dir() else []
-    done = {each.name: (each / "fit.json").exists() for each in beside}
-    found = [read_run(each) for each in beside if done[each.name]]
+    run = _fit(folder, answer)
+    done = {each: (each / "fit.json").exists() for each in (_folders(folder, folder / BASELINES) if beside else ())}
+    found = [read_run(each, beside=False) for each, answered in done.items() if answered]
     return replace(
         run,
         baselines=tuple(each for each in found if isinstance(each, FitRun)),
-        unfinished=tuple(method for method, answered in done.items() if not answered),
+        unfinished=tuple(each.name for each, answered in done.items() if not answered),
         film=_film(folder),
     )
+
+
+def _folders(run: Path, place: Path) -> list[Path]:
+    """The folders in a folder of a run, none of which leads out of it."""
+    try:
+        found = sorted(inside(run, place).iterdir()) if place.is_dir() else []
+        return [each for each in found if inside(run, each).is_dir()]
+    except OSError as error:
+        refuse(str(place), error.strerror or str(error), "a folder that can be read")
 
 
 def check_files(folder: Path, described: Fields, only: tuple[str, ...] = ()) -> None:
@@ -60,8 +71,10 @@ def check_files(folder: Path, described: Fields, only: tuple[str, ...] = ()) -> 
         path = folder / file
         if path.parent != folder or not isinstance(expected, str):
             refuse(f"{described.where}, files", repr(file), "names of files in this folder, each with its SHA-256")
-        if not path.is_file():
+        if not inside(folder, path).is_file():
             refuse(str(folder), f"no {file} in it", "a whole run directory", WRITE_AGAIN)
+        if path.stat().st_size > MOST_SUMMED:
+            refuse(str(path), f"{path.stat().st_size} bytes", f"at most {MOST_SUMMED}")
         try:
             found = file_digest(path)
         except OSError as error:
@@ -245,13 +258,10 @@ def _film(folder: Path) -> Film | str | None:
 
 def _picture(path: Path, kind: str, start: bytes) -> str:
     """A file as a data URI, if it is what it is called, and not more than a page should carry."""
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        refuse(str(path), error.strerror or str(error), "a picture that can be read", "copy the run again")
-    if not content.startswith(start) or len(content) > MOST_BYTES:
-        refuse(str(path), f"{len(content)} bytes of something else", f"a {kind} picture of {MOST_BYTES} bytes at most")
-    return f"data:image/{kind};base64,{base64.b64encode(content).decode()}"
+    picture = content(path, MOST_BYTES)
+    if not picture.startswith(start):
+        refuse(str(path), f"{len(picture)} bytes of something else", f"a {kind} picture")
+    return f"data:image/{kind};base64,{base64.b64encode(picture).decode()}"
 
 
 def _situation(row: Fields) -> Situation:

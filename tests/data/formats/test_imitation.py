@@ -203,6 +203,7 @@ def test_nothing_in_a_table_grows_when_it_is_read(stored, refusal, large, monkey
     empty = pa.array([[[]] * 4, [[]] * 3], kind)
     place = table.column_names.index("obs")
     assert "lists of no numbers" in refusal(rewritten(path, table.set_column(place, "obs", empty)))
+    assert "every name once" in refusal(rewritten(path, table.append_column("acts", table.column("acts"))))
 
 
 def test_files_and_trajectories_count(stored, refusal, monkeypatch):

@@ -158,6 +158,7 @@ def test_who_acted(tmp_path, refusal):
         ({"action_0": [1, 1, 1, 1, 1]}, "'action', 'action_0'"),
         ({"action": ["left", "right", None, "left", "left"]}, "string"),
         ({"obs": [[0.0], [1.0, 2.0], [2.0], [3.0], [4.0]]}, "lists of 2 lengths"),
+        ({"obs": pa.array([[]] * 5, pa.list_(pa.float64()))}, "lists of no numbers"),
         ({"obs": [[0.0], [None], [2.0], [3.0], [4.0]]}, "empty entries"),
         ({"obs": [[0.0], [np.nan], [2.0], [3.0], [4.0]]}, "finite"),
         ({"obs": [1, None, 2, 3, 4]}, "row 1: got no observation"),

@@ -56,8 +56,9 @@ def numbers(table: Any, name: str, path: Path) -> tuple[Shaped[np.ndarray, "R *v
     inner, shape = array.drop_null(), ()
     if _is_list(arrow, array.type):
         width = np.unique(inner.value_lengths().to_numpy(zero_copy_only=False))
-        if len(width) != 1:
-            refuse(place, f"lists of {len(width)} lengths", "one length", "make all rows alike")
+        if len(width) != 1 or width[0] == 0:
+            got = "lists of no numbers" if len(width) == 1 else f"lists of {len(width)} lengths"
+            refuse(place, got, "numbers, as many in each row", "make all rows alike")
         inner, shape = inner.flatten(), (int(width[0]),)
     if inner.null_count or not is_number(inner.type):
         got = "empty entries in lists" if inner.null_count else f"values of type {inner.type}"

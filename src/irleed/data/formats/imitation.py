@@ -81,6 +81,8 @@ def _read(path: Path, reading: Reading) -> Demonstrations:
         got = f"a choice of {listed([*reading.obs, *filter(None, [reading.action])])}"
         refuse(where, got, "'obs' and 'acts'", "leave the choice out: there are no others")
     table, maps = _table(path, reading.budget())
+    if len(set(table.column_names)) < len(table.column_names):
+        refuse(where, f"columns {listed(table.column_names)}", "every name once", "write the folder again")
     missing = [name for name in COLUMNS if name not in table.column_names]
     if missing:
         remedy = "write it with imitation.data.serialize.save"
