@@ -13,10 +13,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from irleed.data.io import LAYOUT
 
 from irleed.cli import main
 from irleed.data import Demonstrations, Episode, Reading, limits, load, save
+from irleed.data.io import LAYOUT
 from irleed.envs.gridworld import gridworld
 from irleed.envs.mdp_files import load_mdp, save_mdp
 from irleed.errors import ConfigError, DataError
