@@ -3,7 +3,7 @@
 IRLEED is fitted to every data set, and its judgement weighs the episodes. Behaviour cloning then learns from all of
 them, from those of most weight with half or three quarters of the transitions, and from transitions drawn in proportion
 to the weights. No reward is looked at before the clones play. In the gridworld a clone is a table of frequencies and
-its return is computed; its likeliest action is replaced by any other one time in twenty, as it may walk in circles.
+its return is computed; its greedy action is replaced by any other one time in twenty, as it may walk in circles.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ from irleed.algorithms.tabular.planning import Averaged
 from irleed.algorithms.tabular.visitation import expected_return
 from irleed.algorithms.training import train_all
 from irleed.analysis.curation import Run, curate
-from irleed.data import Demonstrations, Reading
+from irleed.data import Demonstrations
 from irleed.data.transitions import Transitions, stack
 from irleed.envs.cartpole import CartPole
 from irleed.envs.gridworld import paper_gridworld
@@ -36,7 +36,7 @@ from irleed.fit.tabular import fit
 from irleed.model.expertise import Expertise
 from irleed.policies.base import Policy
 from irleed.policies.ensemble import EnsemblePolicy
-from irleed.rollout import DeviceArena, HostArena, drawn, likeliest
+from irleed.rollout import DeviceBackend, HostBackend, greedy_action, sampled_action
 from irleed.simulation.mdp import simulate
 
 WAYS = ("all", "half", "three quarters", "by weight")
@@ -62,7 +62,7 @@ class Config:
 def weights(data: Demonstrations, policy: Policy, found: Expertise) -> dict[str, np.ndarray]:
     """By way, of every episode."""
     bias = np.nan_to_num(np.asarray(found.bias))
-    run = Run(policy, data.names, np.asarray(found.precision), bias, Reading())
+    run = Run(policy, data.names, np.asarray(found.precision), bias, ReadOptions())
     half, most = (curate(data, run, share) for share in (0.5, 0.75))
     every = np.ones(data.episodes)
     return dict(zip(WAYS, (every, half.keep.astype(float), most.keep.astype(float), half.weight), strict=True))
@@ -77,13 +77,13 @@ def chosen(data: Demonstrations, weight: np.ndarray) -> Transitions:
 
 def cartpole(config: Config) -> tuple[tuple[str, ...], dict[str, Returns]]:
     """Three demonstrators drawn around a critic, five episodes each."""
-    arena, task, irleed = DeviceArena(CartPole()), TASKS["cartpole"], OfflineIrleed(steps=config.steps)
+    backend, task, irleed = DeviceBackend(CartPole()), TASKS["cartpole"], OfflineIrleed(steps=config.steps)
     settings = task.settings[:3]
     data_key, fit_key, clone_key = jax.random.split(jax.random.key(config.seed), 3)
-    data, _ = play_data(data_key, task, arena, settings, config.seeds)
+    data, _ = play_data(data_key, task, backend, settings, config.seeds)
     rows = [Transitions.from_demonstrations(own) for own in data]
     keys = jax.random.split(fit_key, len(data))
-    parameters = train_all(irleed, keys, stack(rows), arena.actions, DEMONSTRATORS)[0].parameters
+    parameters = train_all(irleed, keys, stack(rows), backend.actions, DEMONSTRATORS)[0].parameters
     weighed = []
     for lane, (own, transitions) in enumerate(zip(data, rows, strict=True)):
         one = jax.tree.map(lambda leaf, lane=lane: np.asarray(leaf[lane : lane + 1]), parameters)
@@ -92,7 +92,7 @@ def cartpole(config: Config) -> tuple[tuple[str, ...], dict[str, Returns]]:
     found: dict[str, Returns] = {"likeliest": {}, "drawn": {}}
     for way in WAYS:
         many = stack([chosen(own, weight[way]) for own, weight in zip(data, weighed, strict=True)])
-        clones = learn(clone_key, arena, BehaviourCloning(steps=config.steps), many)
+        clones = learn(clone_key, backend, BehaviourCloning(steps=config.steps), many)
         found["likeliest"][way] = np.asarray(clones.greedy).reshape(len(settings), -1)
         found["drawn"][way] = np.asarray(clones.sampled).reshape(len(settings), -1)
     return tuple(setting.name for setting in settings), found
@@ -103,20 +103,20 @@ def hopper(config: Config) -> tuple[tuple[str, ...], dict[str, Returns]]:
     irleed, cloning = OfflineIrleed.continuous(steps=config.steps), BehaviourCloning.continuous(steps=config.steps)
     count = max(2, config.seeds // 6)
     earned: dict[str, list[np.ndarray]] = {"likeliest": [], "drawn": []}
-    with contextlib.closing(HostArena(ENV_ID)) as arena:
+    with contextlib.closing(HostBackend(ENV_ID)) as backend:
         for number in range(count):
             keys = jax.random.split(jax.random.fold_in(jax.random.key(config.seed), number), 4)
             data = demonstrate(keys[0], 1_000)
             rows = Transitions.from_demonstrations(data)
-            state, _ = train_all(irleed, keys[1:2], stack([rows]), arena.actions, len(POLICIES))
+            state, _ = train_all(irleed, keys[1:2], stack([rows]), backend.actions, len(POLICIES))
             parameters = jax.tree.map(np.asarray, state.parameters)
             policy = jax.tree.map(np.asarray, EnsemblePolicy(jax.vmap(irleed.policy)(parameters)))
             weighed = weights(data, policy, judge(data.names, irleed, parameters, rows))
             many = stack([chosen(data, weighed[way]) for way in WAYS])
-            state, _ = train_all(cloning, jnp.repeat(keys[2:3], len(WAYS)), many, arena.actions, len(POLICIES))
+            state, _ = train_all(cloning, jnp.repeat(keys[2:3], len(WAYS)), many, backend.actions, len(POLICIES))
             clones = jax.vmap(cloning.policy)(state.parameters)
-            for kind, act in (("likeliest", likeliest), ("drawn", drawn)):
-                earned[kind].append(arena.returns(keys[3], clones, act, 20).mean(1))
+            for kind, act in (("likeliest", greedy_action), ("drawn", sampled_action)):
+                earned[kind].append(backend.returns(keys[3], clones, act, 20).mean(1))
     return ("ABC",), {
         kind: {way: np.array([each[place] for each in own])[None] for place, way in enumerate(WAYS)}
         for kind, own in earned.items()

@@ -275,14 +275,14 @@ def cost() -> None:
     from irleed.runs import checkpoint
 
     spent = [0.0]
-    keep = checkpoint.Keeper.save
+    keep = checkpoint.Checkpointer.save
 
     def timed(self, *given):
         began = time.perf_counter()
         keep(self, *given)
         spent[0] += time.perf_counter() - began
 
-    checkpoint.Keeper.save = timed  # pyright: ignore[reportAttributeAccessIssue]
+    checkpoint.Checkpointer.save = timed  # pyright: ignore[reportAttributeAccessIssue]
     with tempfile.TemporaryDirectory() as place:
         demonstrations(Path(place), 10, 100)
         for kind, settings in (("offline", ()), ("online", ("--env", "CartPole-v1"))):

@@ -6,7 +6,7 @@
 Every row changes one thing about the default, but for what was published. Variants that were
 worse and are no longer there have their results in docs/results/hopper. All seeds of a row are one batch, on the same
 demonstrations. A run that was stopped goes on from its last checkpoint when the same command is given again. A figure
-is the mean over the last quarter of the evaluations, by likeliest actions, one episode each.
+is the mean over the last quarter of the evaluations, by greedy actions, one episode each.
 """
 
 import contextlib
@@ -24,9 +24,9 @@ from irleed._io.files import write_json
 from irleed.algorithms.iq import SacIrleed
 from irleed.experiments.hopper_data import ENV_ID, POLICIES, Teachers, data_sets, kept_demonstrations
 from irleed.experiments.hopper_results import interval
-from irleed.rollout import HostArena
+from irleed.rollout import HostBackend
 from irleed.rollout.trials import learn_and_try
-from irleed.runs.checkpoint import Keeper
+from irleed.runs.checkpoint import Checkpointer
 from irleed.runs.directory import keep, kept, plain
 
 ROWS = {
@@ -66,7 +66,7 @@ class Config:
     """Threads of the physics."""
 
 
-def row(config: Config, name: str, arena: HostArena) -> dict[str, np.ndarray]:
+def row(config: Config, name: str, backend: HostBackend) -> dict[str, np.ndarray]:
     """What one row came to, from the folder or anew."""
     sizes: dict[str, Any] = {"hidden": (64, 64), "batch_size": 128} if config.small else {}
     buffer_size = min(config.steps, SacIrleed().buffer_size)
@@ -79,14 +79,14 @@ def row(config: Config, name: str, arena: HostArena) -> dict[str, np.ndarray]:
         data = data_sets(demonstrations, (config.source,), config.seeds)
         learn_key, play_key = jax.random.split(jax.random.key(config.seed + 1))
         keys = jax.random.split(learn_key, config.seeds)
-        with Keeper(file.with_suffix(""), repr(sorted(fingerprint.items()))) as keeper:
-            watched = {"every": config.every, "keeper": keeper}
-            state, curve = learn_and_try(agent, keys, arena, play_key, data, len(POLICIES), **watched)
+        with Checkpointer(file.with_suffix(""), repr(sorted(fingerprint.items()))) as checkpointer:
+            watched = {"every": config.every, "checkpointer": checkpointer}
+            state, curve = learn_and_try(agent, keys, backend, play_key, data, len(POLICIES), **watched)
             precision = jax.vmap(agent.log_precision)(state.learner.parameters, data)
             lost = np.asarray(state.learner.diverged)
             found = {"curve": curve, "log_precision": np.asarray(precision), "lost": lost}
             keep(file, fingerprint, found)
-            keeper.clear()
+            checkpointer.clear()
     return found
 
 
@@ -98,9 +98,9 @@ def main(config: Config) -> None:
         raise SystemExit(f"--only {unknown[0]!r}: no such row; there are {', '.join(ROWS)}")
     results = {}
     print("| | return | lowest run | order of precisions right | diverged |\n|---|---|---|---|---|")
-    with contextlib.closing(HostArena(ENV_ID, config.workers)) as arena:
+    with contextlib.closing(HostBackend(ENV_ID, config.workers)) as backend:
         for name in config.only:
-            found = row(config, name, arena)
+            found = row(config, name, backend)
             curve = np.asarray(found["curve"], float)
             ends = curve[:, -max(1, curve.shape[1] // 4) :].mean(1)
             low, high = interval(ends)

@@ -38,7 +38,7 @@ from irleed.data.transitions import Transitions
 from irleed.envs.cartpole import CartPole
 from irleed.envs.host import make_host
 from irleed.errors import ConfigError
-from irleed.rollout import DeviceArena
+from irleed.rollout import DeviceBackend
 
 Section = Literal["updates", "environments", "agents"]
 Row = dict[str, Any]
@@ -197,11 +197,11 @@ def agents(config: Config, note: Callable[[str], None]) -> list[Row]:
     """Online IRLEED with CartPole on the device."""
     rows: list[Row] = []
     steps = config.updates // 5
-    agent, arena = OnlineIrleed(steps=steps, learning_starts=min(500, steps // 2)), DeviceArena(CartPole())
+    agent, backend = OnlineIrleed(steps=steps, learning_starts=min(500, steps // 2)), DeviceBackend(CartPole())
 
     for runs in (runs for runs in config.runs if runs <= 30):
         note(f"online, {runs} runs")
-        program = functools.partial(arena.learn, agent, *batch_of(runs), DEMONSTRATORS)
+        program = functools.partial(backend.learn, agent, *batch_of(runs), DEMONSTRATORS)
         rows.append({"runs": runs} | _rate(program, config.seconds, runs * steps))
     return rows
 

@@ -20,5 +20,5 @@ print(f"{len(actions)} transitions, weights {weights.min():.2f} to {weights.max(
 # For example, cloning by counting: how often each action was taken in each state, by weight.
 counts = np.zeros((16, 4))
 np.add.at(counts, (observations, actions), weights)
-print("likeliest action in the first state:", "right left down up".split()[counts[0].argmax()])
+print("greedy action in the first state:", "right left down up".split()[counts[0].argmax()])
 print(f"or drop the rest: {found.keep.sum()} of {len(found.keep)} episodes are worth keeping")

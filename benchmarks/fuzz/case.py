@@ -28,7 +28,7 @@ class Case:
     applied: list[str] = field(default_factory=list)
     """The mutations, for messages."""
     reading: dict[str, Any] = field(default_factory=dict)
-    """Fields of `irleed.data.Reading`."""
+    """Fields of `irleed.data.ReadOptions`."""
     large: bool = False
     """Read as files are read that are too much for memory."""
     sound: bool = False

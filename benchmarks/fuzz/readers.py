@@ -9,7 +9,7 @@ from rich.console import Console
 from fuzz.case import Case
 from irleed.analysis.curation import curate, read_run
 from irleed.cli import inspect
-from irleed.data import Reading, lazy, load, summarise
+from irleed.data import ReadOptions, lazy, load, summarise
 from irleed.envs.mdp_files import load_mdp
 from irleed.export import description, export
 from irleed.policies.files import load_policy
@@ -25,7 +25,7 @@ class UnescapedError(Exception):
 
 def demonstrations(case: Case, path: Path) -> list[bytes]:
     """Load, look at every number, and print what `irleed inspect` prints, as text and as JSON."""
-    data = load(path, Reading(**case.reading))
+    data = load(path, ReadOptions(**case.reading))
     held = [np.ascontiguousarray(rows).tobytes() for _, rows in lazy.chunks(data.obs)]
     held += [np.asarray(data.action).tobytes(), *(name.encode("utf-8", "replace") for name in data.names)]
     summary = summarise(data)

@@ -12,7 +12,7 @@ from scipy.special import log_softmax
 
 from irleed.analysis.curation import Run, curate, read_run
 from irleed.cli import main
-from irleed.data import Demonstrations, Episode, Reading, limits, load, save
+from irleed.data import Demonstrations, Episode, ReadOptions, limits, load, save
 from irleed.data.transitions import Inputs
 from irleed.errors import ConfigError, DataError, SpaceError
 from irleed.model.actions import Softmax
@@ -38,7 +38,7 @@ def states(people=("anna", "ben")) -> Demonstrations:
 
 
 def run(**changes) -> Run:
-    settings = {"policy": TabularPolicy(TABLE), "names": ("anna", "ben"), "reading": Reading()}
+    settings = {"policy": TabularPolicy(TABLE), "names": ("anna", "ben"), "reading": ReadOptions()}
     return Run(**{**settings, "precision": np.array([2.0, 0.5]), "bias": np.array([0.0, 1.0]), **changes})
 
 
@@ -146,13 +146,13 @@ def test_an_unknown_bias_counts_as_none(tmp_path):
 def test_data_are_read_with_the_limit_of_the_run(tmp_path, monkeypatch, capsys):
     """Whoever raised it to fit a file need not do so again; runs made before there was a limit have the default."""
     kept = folder(tmp_path / "run", states())
-    assert read_run(kept).reading == Reading()
+    assert read_run(kept).reading == ReadOptions()
     monkeypatch.setattr(limits, "ALWAYS", 1)
     found = json.loads((kept / "fit.json").read_text())
     for expansion in (1e-3, 1e3):
         found["config"]["reading"]["expansion"] = expansion
         (kept / "fit.json").write_text(json.dumps(found))
-        assert read_run(kept).reading == Reading(expansion=expansion)
+        assert read_run(kept).reading == ReadOptions(expansion=expansion)
         arguments = ["curate", str(tmp_path / "data.npz"), "--run", str(kept)]
         if expansion < 1:
             with pytest.raises(SystemExit):

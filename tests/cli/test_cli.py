@@ -28,7 +28,7 @@ def call(*arguments: object) -> None:
     main([str(argument) for argument in arguments])
 
 
-def drawn(folder: Path, *names: str) -> bool:
+def sampled_action(folder: Path, *names: str) -> bool:
     """Whether these figures are there, as PNG and as PDF."""
     kinds = {"png": b"\x89PNG\r\n\x1a\n", "pdf": b"%PDF-"}
     return all((folder / f"{n}.{k}").read_bytes().startswith(start) for n in names for k, start in kinds.items())

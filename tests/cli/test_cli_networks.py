@@ -78,7 +78,7 @@ def compared(poles, tmp_path_factory):
 
 def test_fit_in_an_environment_plays_and_tells_returns(compared):
     shown = compared[1]
-    assert "policy, likeliest actions" in shown and "policy, drawn actions" in shown
+    assert "policy, greedy actions" in shown and "policy, sampled actions" in shown
     assert "8.00 [8.00, 8.00]" in shown, "what the demonstrators earned"
 
 

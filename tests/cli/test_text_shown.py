@@ -10,14 +10,14 @@ from rich.console import Console
 
 from irleed._io.files import CHECKSUM, write_signed
 from irleed.cli import main
-from irleed.cli.methods import earned_table, say
+from irleed.cli.methods import returns_table, say
 from irleed.data import Demonstrations, Episode, save
 from irleed.export import export
 from irleed.model.expertise import Expertise
 from irleed.policies.tabular import TabularPolicy
 from irleed.report import facts
 from irleed.report.page import page
-from irleed.rollout.evaluation import Earned
+from irleed.rollout.evaluation import ReturnEstimate
 from irleed.runs.directory import open_run
 from irleed.runs.reader import read_run
 
@@ -55,15 +55,15 @@ def test_tables_show_names_as_they_are(capsys):
     ones = np.ones(3)
     columns = (field for field in Expertise.__dataclass_fields__ if field != "names")
     expertise = Expertise(names=NAMES, **dict.fromkeys(columns, ones))
-    for table in (expertise.table(), earned_table(tuple(Earned(name, 5, 1.0, 0.5, 1.5) for name in NAMES))):
+    for table in (expertise.table(), returns_table(tuple(ReturnEstimate(name, 5, 1.0, 0.5, 1.5) for name in NAMES))):
         shown = printed(table, capsys)
         assert all(name in shown for name in NAMES)
     assert "<script>" not in expertise._repr_html_()
 
 
 def test_long_names_take_a_line_and_stay_different(capsys):
-    rows = tuple(Earned(name, 5, 1.0, 0.5, 1.5) for name in (LONG, f"{LONG[1:]}b"))
-    shown = [line for line in printed(earned_table(rows), capsys).splitlines() if "aaa" in line]
+    rows = tuple(ReturnEstimate(name, 5, 1.0, 0.5, 1.5) for name in (LONG, f"{LONG[1:]}b"))
+    shown = [line for line in printed(returns_table(rows), capsys).splitlines() if "aaa" in line]
     assert len(shown) == 2 and shown[0] != shown[1] and max(map(len, shown)) < 200
 
 

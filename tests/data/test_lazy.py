@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from irleed.data import Demonstrations, Episode, Reading, lazy, load, save
+from irleed.data import Demonstrations, Episode, ReadOptions, lazy, load, save
 from irleed.data.formats import hdf5
 from irleed.data.lazy import InFile, InMemory, LazyRows, SideBySide
 from irleed.data.limits import Budget
@@ -183,7 +183,7 @@ def test_a_large_file_takes_no_memory(tmp_path, monkeypatch):
         file["actions"], file["terminals"] = np.zeros(1000, np.int64), np.zeros(1000, bool)
     load(tmp_path / "data.hdf5")  # what is imported on the way counts for nothing
     tracemalloc.start()
-    data = load(tmp_path / "data.hdf5", Reading())
+    data = load(tmp_path / "data.hdf5", ReadOptions())
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert data.obs.nbytes == 40_000_000 and peak < 2_000_000

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from irleed.cli import main
-from irleed.data import Demonstrations, Episode, Reading, limits, load, save
+from irleed.data import Demonstrations, Episode, ReadOptions, limits, load, save
 from irleed.data.io import LAYOUT
 from irleed.envs.gridworld import gridworld
 from irleed.envs.mdp_files import load_mdp, save_mdp
@@ -64,7 +64,7 @@ def test_a_large_array_of_zeros_is_refused_and_read_once_the_limit_is_lifted(tmp
     save(walk(zeros=MB), tmp_path / "bomb.npz")
     message = refusal(tmp_path / "bomb.npz")
     assert "bomb.npz, obs: got 33,5" in message and "raise the limit with --expansion" in message
-    assert load(tmp_path / "bomb.npz", Reading(expansion=1e4)).obs.shape == (4, MB)
+    assert load(tmp_path / "bomb.npz", ReadOptions(expansion=1e4)).obs.shape == (4, MB)
 
 
 def test_the_limit_is_a_setting_of_the_commands(tmp_path, capsys):
@@ -76,7 +76,7 @@ def test_the_limit_is_a_setting_of_the_commands(tmp_path, capsys):
     assert '"transitions": 3' in capsys.readouterr().out
     for wrong in (-1.0, 0.0, np.nan, np.inf):
         with pytest.raises(ConfigError, match=f"expansion: got {wrong}, expected more than 0, at most 1e9"):
-            Reading(expansion=wrong)
+            ReadOptions(expansion=wrong)
 
 
 @pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])

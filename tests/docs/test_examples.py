@@ -39,7 +39,7 @@ def test_cartpole(tmp_path, monkeypatch, capsys):
 def test_curate(tmp_path, monkeypatch, capsys):
     run("curate.py", monkeypatch, tmp_path)
     shown = capsys.readouterr().out
-    assert "likeliest action in the first state: right\n" in shown or ": down\n" in shown, "towards the goal"
+    assert "greedy action in the first state: right\n" in shown or ": down\n" in shown, "towards the goal"
 
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.name)

@@ -19,7 +19,7 @@ from irleed.errors import ConfigError
 from irleed.experiments import control, control_data, control_results
 from irleed.experiments.control_data import TASKS, best_third
 from irleed.experiments.control_methods import learn
-from irleed.rollout import DeviceArena, likeliest, make_arena
+from irleed.rollout import DeviceBackend, greedy_action, make_backend
 
 pytestmark = pytest.mark.optax
 
@@ -43,12 +43,12 @@ def test_an_interrupted_experiment_goes_on(config, monkeypatch):
     """With the method that it had not come to; the next time nothing is left to do, and the answer is the same."""
     learn, learnt = control.learn, []
 
-    def counted(key, arena, method, *rest):
+    def counted(key, backend, method, *rest):
         if len(learnt) == 2:
             learnt.append("interrupted")
             raise KeyboardInterrupt
         learnt.append(type(method).__name__)
-        return learn(key, arena, method, *rest)
+        return learn(key, backend, method, *rest)
 
     monkeypatch.setattr(control, "learn", counted)
     with pytest.raises(KeyboardInterrupt):
@@ -80,10 +80,10 @@ def test_demonstrations_are_kept_as_they_were(config):
     """Several settings and seeds, put together in one file that anyone can read, and taken apart again."""
     config = dataclasses.replace(config, settings=("LL", "HL"), seeds=2)
     task, folder = TASKS["cartpole"], config.out / "parts"
-    with contextlib.closing(make_arena(task.env_id, 1)) as arena:
+    with contextlib.closing(make_backend(task.env_id, 1)) as backend:
         made, kept = (
             control_data.make_data(
-                jax.random.key(3), task, arena, config.chosen(task), 2, 1, folder, config.demonstrators(task)
+                jax.random.key(3), task, backend, config.chosen(task), 2, 1, folder, config.demonstrators(task)
             )[0]
             for _ in range(2)
         )
@@ -120,21 +120,21 @@ def _by_the_mean(members, key, obs):
 
 def test_members_act_by_the_mean_of_their_log_probabilities():
     """Those that learnt from one data set, and no other; and their precisions are averaged."""
-    task, arena = dataclasses.replace(TASKS["cartpole"], episodes=2), DeviceArena(CartPole())
+    task, backend = dataclasses.replace(TASKS["cartpole"], episodes=2), DeviceBackend(CartPole())
     method = OfflineIrleed(hidden=(8,), steps=30, learning_rate=3e-2)
-    shown, _ = control_data.play_data(jax.random.key(0), task, arena, task.settings[:1], 2)
+    shown, _ = control_data.play_data(jax.random.key(0), task, backend, task.settings[:1], 2)
     assert [own.episodes for own in shown] == [6, 6]
     data, key = stack([Transitions.from_demonstrations(own) for own in shown]), jax.random.key(1)
-    found = learn(key, arena, method, data, 5, members=3)
+    found = learn(key, backend, method, data, 5, members=3)
     train_key, greedy_key, _ = jax.random.split(key, 3)
     own = jax.tree.map(lambda leaf: np.repeat(leaf, 3, 0), data)
     state, _ = train_all(method, jax.random.split(train_key, 6), own, 2, 3)
 
     runs = jax.vmap(method.policy)(state.parameters)
     three = jax.tree.map(lambda leaf: leaf.reshape(2, 3, *leaf.shape[1:]), runs)
-    expected = arena.returns(greedy_key, three, _by_the_mean, 5).mean(1)
+    expected = backend.returns(greedy_key, three, _by_the_mean, 5).mean(1)
     np.testing.assert_allclose(found.greedy, expected)
-    assert np.ptp(arena.returns(greedy_key, runs, likeliest, 5).mean(1)) > 0
+    assert np.ptp(backend.returns(greedy_key, runs, greedy_action, 5).mean(1)) > 0
     precision = np.asarray(jax.vmap(method.log_precision)(state.parameters, own)).reshape(2, 3, 3)
     np.testing.assert_allclose(found.log_precision, precision.mean(1), rtol=1e-6)
     assert found.diverged.tolist() == [-1, -1]

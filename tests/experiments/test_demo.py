@@ -16,7 +16,7 @@ from irleed.cli.demo import METHODS, bundled, cartpole, held, highest, in_gauge
 from irleed.data import load
 from irleed.errors import ConfigError
 from irleed.model.expertise import Expertise
-from irleed.rollout.evaluation import Earned
+from irleed.rollout.evaluation import ReturnEstimate
 
 pytestmark = pytest.mark.optax
 SHORT = {"members": 2, "steps": 40}
@@ -110,10 +110,12 @@ def test_a_folder_that_cannot_be_written_is_refused_first(tmp_path, capsys):
 
 
 def test_what_is_said_follows_the_figures():
-    rows = tuple(Earned(who, 5, mean, mean - 2, mean + 2) for who, mean in (("a", 10.0), ("b", 13.0), ("c", 1.0)))
+    rows = tuple(
+        ReturnEstimate(who, 5, mean, mean - 2, mean + 2) for who, mean in (("a", 10.0), ("b", 13.0), ("c", 1.0))
+    )
     assert highest(rows) == "Highest mean return: b; not told apart from it by the intervals: a."
     assert highest(rows[::2]) == "Highest mean return: a; no other interval reaches it."
-    alone = Earned("d", 1, 0.0, np.nan, np.nan)  # one episode says nothing of the mean
+    alone = ReturnEstimate("d", 1, 0.0, np.nan, np.nan)  # one episode says nothing of the mean
     assert highest((*rows[::2], alone)).endswith("by the intervals: d.")
 
 

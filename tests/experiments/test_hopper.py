@@ -12,7 +12,7 @@ pytest.importorskip("mujoco")
 from irleed.errors import ConfigError
 from irleed.experiments import hopper, hopper_data, hopper_results
 from irleed.experiments.hopper import HopperConfig
-from irleed.rollout import HostArena, drawn, likeliest
+from irleed.rollout import HostBackend
 
 pytestmark = pytest.mark.optax
 
@@ -37,14 +37,14 @@ def finished(tmp_path_factory):
 @pytest.mark.parametrize(("teachers", "act", "episodes"), [("sac", likeliest, 4), ("iq", drawn, 8)])
 def test_the_policies_are_as_good_as_they_are_said_to_be(teachers, act, episodes):
     """In order, and near what the paper's earned."""
-    arena = HostArena(hopper_data.ENV_ID, 2)
+    backend = HostBackend(hopper_data.ENV_ID, 2)
     try:
         returns = []
         for name in hopper_data.POLICIES:
             actor = jax.tree.map(lambda leaf: np.asarray(leaf)[None], hopper_data.policy_of(teachers, name).actor)
-            returns.append(arena.returns(jax.random.key(0), actor, act, episodes).mean())
+            returns.append(backend.returns(jax.random.key(0), actor, act, episodes).mean())
     finally:
-        arena.close()
+        backend.close()
     assert returns[0] > 2500 and returns[0] > returns[1] > 1000 and 150 < returns[2] < 300
 
 

@@ -47,7 +47,7 @@ def network(activation: str, shape: tuple[int, ...], sizes: tuple[int, ...]) -> 
     """Random layers whose units are far from 0 and near it, so that each activation's shape matters."""
     random = np.random.default_rng(0)
 
-    def drawn(*shape: int) -> np.ndarray:
+    def sampled_action(*shape: int) -> np.ndarray:
         return random.normal(size=(MEMBERS, *shape)).astype(np.float32)
 
     inputs, before = Inputs(drawn(*shape), np.exp(drawn(*shape))), int(np.prod(shape))

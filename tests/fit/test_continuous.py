@@ -20,7 +20,7 @@ from irleed.fit.networks import fit_networks
 from irleed.fit.validation import check, clipped
 from irleed.policies.ensemble import EnsemblePolicy
 from irleed.policies.files import load_policy
-from irleed.rollout import HostArena
+from irleed.rollout import HostBackend
 
 pytestmark = pytest.mark.optax
 
@@ -101,20 +101,20 @@ def test_what_cannot_be_fitted_is_refused(change, algorithm, message):
 
 def test_actions_are_held_against_the_environment():
     """By how much they are out of bounds is said, and clipping offered; other dimensions and choices are refused."""
-    arena, data = HostArena("Pendulum-v1"), demonstrations()
+    backend, data = HostBackend("Pendulum-v1"), demonstrations()
     try:
-        assert check(data, SacIrleed(), arena, 1) == Bounds([-2.0], [2.0])
+        assert check(data, SacIrleed(), backend, 1) == Bounds([-2.0], [2.0])
         wild = dataclasses.replace(data, action=np.where(np.arange(240)[:, None] == 7, 2.5, data.action))
         with pytest.raises(SpaceError, match=r"number 0 out of bounds by 0.5.*--clip"):
-            check(wild, SacIrleed(), arena, 1)
-        assert check(clipped(wild, arena.actions), SacIrleed(), arena, 1) == Bounds([-2.0], [2.0])
+            check(wild, SacIrleed(), backend, 1)
+        assert check(clipped(wild, backend.actions), SacIrleed(), backend, 1) == Bounds([-2.0], [2.0])
         with pytest.raises(SpaceError, match="2 numbers each, expected 1 numbers"):
-            check(dataclasses.replace(data, action=np.repeat(data.action, 2, 1) * [1, 0.5]), SacIrleed(), arena, 1)
+            check(dataclasses.replace(data, action=np.repeat(data.action, 2, 1) * [1, 0.5]), SacIrleed(), backend, 1)
         choices = dataclasses.replace(data, action=(data.action[:, 0] > 0).astype(np.int32))
         with pytest.raises(SpaceError, match="one whole number each, expected 1 numbers"):
-            check(choices, OfflineIrleed(), arena, 1)
+            check(choices, OfflineIrleed(), backend, 1)
     finally:
-        arena.close()
+        backend.close()
 
 
 def test_the_algorithm_suits_the_actions():
@@ -127,12 +127,12 @@ def test_the_algorithm_suits_the_actions():
 
 def test_agents_play_and_are_tried():
     agent = SacIrleed(hidden=(8,), steps=60, batch_size=8, buffer_size=60, learning_starts=20)
-    arena = HostArena("Pendulum-v1")
+    backend = HostBackend("Pendulum-v1")
     try:
-        found = fit_networks(demonstrations(), agent, arena=arena, members=2)
+        found = fit_networks(demonstrations(), agent, backend=backend, members=2)
     finally:
-        arena.close()
-    assert [row.who for row in found.returns][:2] == ["policy, likeliest actions", "policy, drawn actions"]
+        backend.close()
+    assert [row.who for row in found.returns][:2] == ["policy, greedy actions", "policy, sampled actions"]
     assert all(np.isfinite(row.mean) for row in found.returns)
 
 

@@ -11,7 +11,6 @@ import pytest
 import irleed
 from irleed.algorithms.iq import OfflineIrleed
 from irleed.analysis.curation import curate, read_run
-from irleed.data import Reading
 from irleed.errors import ConfigError
 from irleed.export import export
 
@@ -66,7 +65,7 @@ def test_data_and_mdp_may_be_paths(fits, tmp_path):
 
 def test_how_a_path_is_read_is_kept(tmp_path):
     irleed.save(numbers(), tmp_path / "data.npz")
-    reading = Reading(demonstrator="episode")
+    reading = ReadOptions(demonstrator="episode")
     found = irleed.fit(tmp_path / "data.npz", reading=reading, algorithm=SMALL, members=2)
     assert len(found.expertise.names) == 4
     assert read_run(found.save(tmp_path / "run")).reading == reading
@@ -94,7 +93,7 @@ def test_in_an_mdp_returns_of_the_policy_are_exact(fits):
     wanted = [earned(np.eye(4)[table.argmax(-1)]), earned(table)]
     rows = {row.who: row for row in found.returns}
     np.testing.assert_allclose([row.mean for row in found.returns], [*wanted, 1.0, 1.0])
-    assert list(rows) == ["policy, likeliest actions", "policy, drawn actions", HOSTILE, "ben"]
+    assert list(rows) == ["policy, greedy actions", "policy, sampled actions", HOSTILE, "ben"]
     assert all(row.episodes == 0 and row.low == row.mean == row.high for row in found.returns[:2])
     assert 0 < wanted[1] < 1 and rows["ben"].episodes == 2
 

@@ -28,9 +28,9 @@ from irleed.fit.judgement import judge
 from irleed.fit.networks import check, fit_networks, resampled
 from irleed.model.networks import Linear, LowRank
 from irleed.policies.ensemble import EnsemblePolicy
-from irleed.rollout import DeviceArena
-from irleed.rollout.evaluation import Earned
-from irleed.runs.checkpoint import Keeper, Stopped
+from irleed.rollout import DeviceBackend
+from irleed.rollout.evaluation import ReturnEstimate
+from irleed.runs.checkpoint import Checkpointer, Stopped
 
 pytestmark = pytest.mark.optax
 
@@ -132,15 +132,15 @@ def test_training_from_disk_is_training_from_memory(data, monkeypatch, tmp_path)
     on_disk = dataclasses.replace(data, obs=LazyRows.of(InMemory(np.asarray(data.obs))))
     monkeypatch.setattr(sys.modules["irleed.fit.networks"], "too_large", lambda *_: True)
     monkeypatch.setattr(LazyRows, "__array__", None)  # nothing asks for all of it
-    with Keeper(tmp_path, "it") as keeper:
+    with Checkpointer(tmp_path, "it") as checkpointer:
 
         def stop(done, total, **_):
-            keeper.stop = done >= 7
+            checkpointer.stop = done >= 7
 
         with pytest.raises(Stopped):
-            fit_networks(on_disk, SHORT, members=3, keeper=keeper, progress=stop)
-    with Keeper(tmp_path, "it") as keeper:
-        streamed = fit_networks(on_disk, SHORT, members=3, keeper=keeper)
+            fit_networks(on_disk, SHORT, members=3, checkpointer=checkpointer, progress=stop)
+    with Checkpointer(tmp_path, "it") as checkpointer:
+        streamed = fit_networks(on_disk, SHORT, members=3, checkpointer=checkpointer)
     for ours, theirs in ((streamed.policy, whole.policy), (streamed.expertise, whole.expertise)):
         for one, other in zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True):
             np.testing.assert_allclose(one, other, rtol=2e-4, atol=2e-5)
@@ -250,9 +250,9 @@ def test_nothing_but_divergence_is_an_error(data):
     assert "3 of 3 members diverged (member 0 at step 1," in str(caught.value) and "\n" not in str(caught.value)
 
 
-def refused(data: Demonstrations, algorithm=None, arena=None, members: int = 2) -> str:
+def refused(data: Demonstrations, algorithm=None, backend=None, members: int = 2) -> str:
     with pytest.raises(IrleedError) as caught:
-        check(data, BehaviourCloning() if algorithm is None else algorithm, arena, members)
+        check(data, BehaviourCloning() if algorithm is None else algorithm, backend, members)
     assert "\n" not in str(caught.value)
     return str(caught.value)
 
@@ -272,17 +272,20 @@ def test_actions_that_will_not_do(action, phrase):
 
 @pytest.mark.parametrize("action", [[0.5, 1.0], [[0.0, 1.0], [1.0, 0.0]]], ids=str)
 def test_algorithms_for_discrete_actions_refuse_vectors(action):
-    vectors, arena = Demonstrations.from_episodes([Episode(np.zeros((3, 4)), action, True, 0)]), DeviceArena(CartPole())
+    vectors, backend = (
+        Demonstrations.from_episodes([Episode(np.zeros((3, 4)), action, True, 0)]),
+        DeviceBackend(CartPole()),
+    )
     for algorithm in (OnlineIrleed(), Sqil()):
         expected = f"actions: got {type(algorithm).__name__}, which is for one whole number each"
-        assert expected in refused(vectors, algorithm, arena)
+        assert expected in refused(vectors, algorithm, backend)
 
 
 def test_what_does_not_belong_to_the_environment(data):
-    arena = DeviceArena(CartPole())
-    assert "observations: got shape (2,), expected (4,), the environment's" in refused(data, Sqil(), arena)
+    backend = DeviceBackend(CartPole())
+    assert "observations: got shape (2,), expected (4,), the environment's" in refused(data, Sqil(), backend)
     other = Demonstrations.from_episodes([Episode(np.zeros((3, 4)), [0, 2], True, 0)])
-    assert "actions: got 2, expected 0 to 1, the environment's" in refused(other, Sqil(), arena)
+    assert "actions: got 2, expected 0 to 1, the environment's" in refused(other, Sqil(), backend)
 
 
 def test_settings_that_will_not_do(data):
@@ -302,10 +305,10 @@ def poles() -> Demonstrations:
     )
 
 
-def test_what_was_learnt_is_tried_in_the_arena(poles):
+def test_what_was_learnt_is_tried_in_the_backend(poles):
     """Agents also learn there: see `test_cli_networks`."""
-    found = fit_networks(poles, BehaviourCloning(**SMALL), arena=DeviceArena(CartPole()), members=2)
-    assert [row.who for row in found.returns] == ["policy, likeliest actions", "policy, drawn actions", "a", "b"]
+    found = fit_networks(poles, BehaviourCloning(**SMALL), backend=DeviceBackend(CartPole()), members=2)
+    assert [row.who for row in found.returns] == ["policy, greedy actions", "policy, sampled actions", "a", "b"]
     assert [row.episodes for row in found.returns] == [50, 50, 2, 1]
     assert all(1 <= row.mean <= 500 for row in found.returns) and found.returns[2].mean == 6
     rows = found.summary()["returns"]
@@ -313,7 +316,7 @@ def test_what_was_learnt_is_tried_in_the_arena(poles):
 
 
 def test_intervals_of_a_mean():
-    row = Earned.of("a", np.array([1.0, 2.0, 3.0]))
+    row = ReturnEstimate.of("a", np.array([1.0, 2.0, 3.0]))
     assert row.mean == 2 and row.low == 4 - row.high and 1.68 < row.high - row.mean < 1.69  # 2.92 / sqrt(3)
 
 

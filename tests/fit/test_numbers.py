@@ -15,7 +15,7 @@ from irleed.errors import SpaceError
 from irleed.fit.networks import NetworkFit, fit_networks
 from irleed.fit.validation import check, prepared
 from irleed.policies.files import load_policy
-from irleed.rollout import HostArena
+from irleed.rollout import HostBackend
 
 pytestmark = pytest.mark.optax
 
@@ -135,12 +135,12 @@ def test_agents_see_the_observations_of_their_environment():
 def test_an_outlier_within_wide_bounds_of_an_environment_is_left_out_too():
     """Whoever acts in a small part of the bounds is not judged by one action outside of it."""
     data = dataclasses.replace(steering(), action=0.01 * steering().action)
-    arena = HostArena("Pendulum-v1")  # torques from -2 to 2
-    arena.observation_shape = (3,)
+    backend = HostBackend("Pendulum-v1")  # torques from -2 to 2
+    backend.observation_shape = (3,)
     try:
-        found = prepared(with_action(data, 77, 2.0), STEERED, check(data, STEERED, arena, 1), arena)
+        found = prepared(with_action(data, 77, 2.0), STEERED, check(data, STEERED, backend, 1), backend)
     finally:
-        arena.close()
+        backend.close()
     assert found.data.transitions == 1439
     assert any("far narrower than the environment's bounds" in each for each in found.warnings)
 

@@ -191,9 +191,9 @@ def test_what_is_not_known_is_not_said():
     "low,high,verdict", [(60.0, 80.0, "more than"), (20.0, 30.0, "less than"), (45.0, 55.0, "neither can be")]
 )
 def test_the_policy_is_compared_with_the_best_as_far_as_intervals_tell(low, high, verdict):
-    earned = Estimate("policy, likeliest actions", (low + high) / 2, low, high, 50), Estimate("a", 50.0, 40.0, 58.0, 9)
+    earned = Estimate("policy, greedy actions", (low + high) / 2, low, high, 50), Estimate("a", 50.0, 40.0, 58.0, 9)
     run = fit_of(person("a", 1.0, 0.5, 2.0), returns=earned)
-    assert [row.name for row in returns.policies(run)] == ["policy, likeliest actions"]
+    assert [row.name for row in returns.policies(run)] == ["policy, greedy actions"]
     assert verdict in returns.said(run)[0]
 
 
@@ -204,7 +204,7 @@ def test_computed_returns_have_no_interval_and_a_verdict_each():
     tried = [Estimate(f"policy, {name} actions", value, value, value, 0) for name, value in COMPUTED]
     run = fit_of(person("a", 1.0, 0.5, 2.0), returns=(*tried, Estimate("a", 50.0, 44.0, 58.0, 9)), members=None)
     said = returns.said(run)[0]
-    assert "earns 60 by its likeliest actions and 45 by drawn ones, exactly" in said
+    assert "earns 60 by its greedy actions and 45 by sampled ones, exactly" in said
     assert "The first is more than, the second not told apart from what the best demonstrator, a," in said
     rows = Tree(returns.section(run, 2, "key")).texts
     assert rows.count("computed") == 2 and "60" in rows and "50.00 [44.00, 58.00]" in rows

@@ -10,7 +10,7 @@ from irleed.envs.probes import delay
 from irleed.model.actions import Softmax
 from irleed.model.networks import Mlp
 from irleed.policies.actor import Actor
-from irleed.rollout import DeviceArena
+from irleed.rollout import DeviceBackend
 from irleed.rollout.evaluation import play, returns
 from irleed.simulation.critics import BiasKind, CriticDemonstrator, draw_demonstrators, to_demonstrations
 
@@ -64,17 +64,17 @@ def test_an_infinite_precision_takes_the_largest_value_and_none_is_a_coin():
 
 def test_a_data_set_of_demonstrators():
     """Whole episodes, end to end, with the returns they really have; a scaled bias changes what is done."""
-    arena = DeviceArena(CartPole())
+    backend = DeviceBackend(CartPole())
 
     def play_all(bias):
         people = jax.jit(lambda key: draw_demonstrators(key, BALANCE, jnp.inf, bias, 3))(jax.random.key(0))
-        return arena.play(jax.random.key(1), people, CriticDemonstrator.act, 4)
+        return backend.play(jax.random.key(1), people, CriticDemonstrator.act, 4)
 
     played = play_all(0.0)
     data = to_demonstrations(played)
     assert data.demonstrators == 3 and data.episodes == 12
     np.testing.assert_allclose(np.reshape(data.returns(), (3, 4)), played.total, rtol=1e-6)
-    assert np.all(data.length[~np.add.reduceat(data.terminated, data.start)] == arena.env.horizon)
+    assert np.all(data.length[~np.add.reduceat(data.terminated, data.start)] == backend.env.horizon)
     assert np.mean(play_all(100.0).total) < np.mean(played.total)
 
 

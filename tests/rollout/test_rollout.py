@@ -11,8 +11,8 @@ from irleed.envs.cartpole import CartPole
 from irleed.envs.host import HostEnv, make_host
 from irleed.model.actions import Softmax
 from irleed.policies.actor import Actor
-from irleed.rollout import DeviceArena, HostArena, drawn, likeliest
-from irleed.rollout import host as arenas
+from irleed.rollout import DeviceBackend, HostBackend, greedy_action, sampled_action
+from irleed.rollout import host as backends
 from irleed.simulation.critics import load_critic
 
 pytestmark = pytest.mark.optax
@@ -21,8 +21,8 @@ KEY, EPISODES = jax.random.key(0), 3
 
 
 @pytest.fixture(scope="module", params=["device", "host"])
-def arena(request):
-    made = DeviceArena(CartPole()) if request.param == "device" else HostArena("CartPole-v1")
+def backend(request):
+    made = DeviceBackend(CartPole()) if request.param == "device" else HostBackend("CartPole-v1")
     yield made
     made.close()
 
@@ -39,10 +39,10 @@ def equal(one, other) -> bool:
     return all(np.array_equal(a, b) for a, b in leaves)
 
 
-def test_episodes(arena, policies):
+def test_episodes(backend, policies):
     """Of each policy, from a start to the first end and no further; a trained critic balances to the last step."""
-    assert (arena.actions, arena.observation_shape) == (2, (4,))
-    played = arena.play(KEY, policies, likeliest, EPISODES)
+    assert (backend.actions, backend.observation_shape) == (2, (4,))
+    played = backend.play(KEY, policies, greedy_action, EPISODES)
     assert played.obs.shape == played.next_obs.shape == (2, EPISODES, 500, 4)
     assert played.action.shape == played.reward.shape == played.alive.shape == (2, EPISODES, 500)
     assert all(isinstance(leaf, np.ndarray) for leaf in jax.tree.leaves(played))
@@ -60,13 +60,16 @@ def test_episodes(arena, policies):
     assert len(np.unique(played.obs[:, :, 0].reshape(-1, 4), axis=0)) == 2 * EPISODES
 
 
-def test_the_key_decides(arena, policies):
+def test_the_key_decides(backend, policies):
     """And alone: whatever was played before, and whether returns or whole episodes are asked for."""
-    played, returns = arena.play(KEY, policies, drawn, EPISODES), arena.returns(KEY, policies, drawn, EPISODES)
-    other = arena.returns(jax.random.key(1), policies, drawn, EPISODES)
+    played, returns = (
+        backend.play(KEY, policies, sampled_action, EPISODES),
+        backend.returns(KEY, policies, sampled_action, EPISODES),
+    )
+    other = backend.returns(jax.random.key(1), policies, sampled_action, EPISODES)
     assert returns.shape == (2, EPISODES) and not np.array_equal(returns, other)
     np.testing.assert_array_equal(played.total, returns)
-    np.testing.assert_array_equal(arena.returns(KEY, policies, drawn, EPISODES), returns)
+    np.testing.assert_array_equal(backend.returns(KEY, policies, sampled_action, EPISODES), returns)
 
 
 def demonstrations(rows: int) -> Transitions:
@@ -76,36 +79,36 @@ def demonstrations(rows: int) -> Transitions:
     return Transitions(obs, following, action, ones, 0 * action, obs[:1], np.asarray(rows, np.int32))
 
 
-def test_agents_learn(arena):
+def test_agents_learn(backend):
     """A run for each key, on data of its own."""
     agent = Sqil(hidden=(8,), steps=40, batch_size=4, buffer_size=30, learning_starts=10)
     keys, data = jax.random.split(KEY, 2), stack([demonstrations(20), demonstrations(30)])
-    state = arena.learn(agent, keys, data, 1)
+    state = backend.learn(agent, keys, data, 1)
     assert state.learner.step.tolist() == [30, 30] and state.replay.added.tolist() == [40, 40]
     np.testing.assert_allclose(
         state.learner.parameters.actor.network.inputs.centre[0], demonstrations(20).obs.mean(0), atol=1e-5
     )
-    assert equal(arena.learn(agent, keys, data, 1), state)
-    assert not equal(arena.learn(agent, keys[::-1], data, 1), state)
+    assert equal(backend.learn(agent, keys, data, 1), state)
+    assert not equal(backend.learn(agent, keys[::-1], data, 1), state)
 
 
 def test_more_episodes_than_lanes_are_played_in_turns(policies, monkeypatch):
     """Six episodes in lanes of four: the counts are the same, and no episode is another's."""
-    monkeypatch.setattr(arenas, "MOST_LANES", 4)
-    arena = HostArena("CartPole-v1")
-    played = arena.play(KEY, policies, likeliest, EPISODES)
+    monkeypatch.setattr(backends, "MOST_LANES", 4)
+    backend = HostBackend("CartPole-v1")
+    played = backend.play(KEY, policies, greedy_action, EPISODES)
     assert played.obs.shape == (2, EPISODES, 500, 4) and np.all(played.total[0] == 500) and np.all(played.total[1] < 20)
-    np.testing.assert_array_equal(arena.returns(KEY, policies, likeliest, EPISODES), played.total)
+    np.testing.assert_array_equal(backend.returns(KEY, policies, greedy_action, EPISODES), played.total)
     assert len(np.unique(played.obs[:, :, 0].reshape(-1, 4), axis=0)) == 2 * EPISODES
-    arena.close()
+    backend.close()
 
 
 def test_an_endless_episode_counts_as_it_stands(policies):
-    arena = HostArena("CartPole-v1", limit=30)
-    played = arena.play(KEY, policies, likeliest, 1)
+    backend = HostBackend("CartPole-v1", limit=30)
+    played = backend.play(KEY, policies, greedy_action, 1)
     assert played.action.shape == (2, 1, 30) and played.alive[0].all() and played.total[0] == 30
     assert not played.alive[1].all()
-    arena.close()
+    backend.close()
 
 
 def test_a_seed_given_to_a_reset_starts_over():
@@ -120,9 +123,9 @@ def test_a_seed_given_to_a_reset_starts_over():
 
 def test_steps_that_nobody_looks_at_are_spared(policies, monkeypatch):
     """To the same returns."""
-    arena, resting = HostArena("CartPole-v1"), []
-    spared = arena.returns(KEY, policies, drawn, EPISODES)
+    backend, resting = HostBackend("CartPole-v1"), []
+    spared = backend.returns(KEY, policies, sampled_action, EPISODES)
     monkeypatch.setattr(HostEnv, "rest", lambda self, lanes: resting.append(int(lanes.sum())))
-    np.testing.assert_array_equal(arena.returns(KEY, policies, drawn, EPISODES), spared)
+    np.testing.assert_array_equal(backend.returns(KEY, policies, sampled_action, EPISODES), spared)
     assert resting == sorted(resting) and resting[0] > 0 and len(np.unique(spared)) > 2
-    arena.close()
+    backend.close()

@@ -13,7 +13,7 @@ from safetensors.numpy import load_file, save_file
 
 from irleed._io import files as _files
 from irleed.errors import ConfigError
-from irleed.runs.checkpoint import Keeper, Stopped
+from irleed.runs.checkpoint import Checkpointer, Stopped
 from irleed.runs.logging import LIBRARIES, History, TensorBoard, library
 
 TOTAL = 5
@@ -48,13 +48,13 @@ def equal(one, other) -> bool:
     return jax.tree.structure(one) == jax.tree.structure(other) and all(same(*both) for both in leaves)
 
 
-def keeper(folder, fingerprint: str = "mine", every: float | None = 0.0, **settings) -> Keeper:
-    return Keeper(folder, fingerprint, every=every, **settings)
+def checkpointer(folder, fingerprint: str = "mine", every: float | None = 0.0, **settings) -> Checkpointer:
+    return Checkpointer(folder, fingerprint, every=every, **settings)
 
 
-def kept(folder, steps=(1, 2), **settings) -> Keeper:
+def kept(folder, steps=(1, 2), **settings) -> Checkpointer:
     """A run that has come to these steps, its state that of its step."""
-    made = keeper(folder, **settings)
+    made = checkpointer(folder, **settings)
     assert made.restore(state()) is None
     for step in steps:
         made.save(state(step), step, TOTAL, {"loss": 1.0 / step})
@@ -67,7 +67,7 @@ def names(folder) -> list[str]:
 
 def test_what_is_read_is_what_was_written(tmp_path):
     kept(tmp_path)
-    found, step = keeper(tmp_path).restore(state())
+    found, step = checkpointer(tmp_path).restore(state())
     assert step == 2 and equal(found, state(2)) and not equal(found, state(1))
     found["odd"][0] = 1.0  # an array of NumPy's can be written to, as before
 
@@ -77,9 +77,9 @@ def test_shapes_alone_are_enough_of_a_template(tmp_path):
     kept(tmp_path)
     template = {name: part for name, part in state().items() if name not in ("odd", "double")}
     with pytest.raises(ConfigError):  # but all of it
-        keeper(tmp_path).restore(template)
+        checkpointer(tmp_path).restore(template)
     shapes = jax.eval_shape(lambda: {name: part for name, part in state().items() if name in template})
-    found, _ = keeper(tmp_path).restore({**state(), **shapes})
+    found, _ = checkpointer(tmp_path).restore({**state(), **shapes})
     assert equal(found, state(2))
 
 
@@ -105,19 +105,19 @@ def test_a_damaged_one_is_passed_over_for_the_one_before(tmp_path, how):
     kept(tmp_path)
     told = []
     spoil(tmp_path / "checkpoints" / "000000002.safetensors", how)
-    again = keeper(tmp_path, warn=told.append)
+    again = checkpointer(tmp_path, warn=told.append)
     found, step = again.restore(state())
     assert step == 1 and equal(found, state(1))
     assert len(told) == 1 and "000000002.safetensors" in told[0] and "after step 1" in told[0] and "\n" not in told[0]
     again.save(state(2), 2, TOTAL, {})
-    assert keeper(tmp_path).restore(state())[1] == 2, "it is written anew"
+    assert checkpointer(tmp_path).restore(state())[1] == 2, "it is written anew"
     assert names(tmp_path) == ["000000001.safetensors", "000000002.safetensors"]
 
 
 def test_a_damaged_one_of_a_later_step_does_not_outlive_those_that_follow(tmp_path):
     kept(tmp_path, (2, 4))
     spoil(tmp_path / "checkpoints" / "000000004.safetensors", "cut")
-    again = keeper(tmp_path, warn=lambda text: None)
+    again = checkpointer(tmp_path, warn=lambda text: None)
     again.restore(state())
     again.save(state(3), 3, TOTAL, {})
     assert names(tmp_path) == ["000000002.safetensors", "000000003.safetensors"]
@@ -125,7 +125,7 @@ def test_a_damaged_one_of_a_later_step_does_not_outlive_those_that_follow(tmp_pa
 
 def refused(folder, template=None, fingerprint: str = "mine") -> str:
     with pytest.raises(ConfigError) as caught:
-        keeper(folder, fingerprint).restore(state() if template is None else template)
+        checkpointer(folder, fingerprint).restore(state() if template is None else template)
     assert "\n" not in str(caught.value) and str(folder) in str(caught.value)
     return str(caught.value)
 
@@ -167,7 +167,7 @@ def test_a_write_that_fails_is_one_line_and_leaves_what_was_there(tmp_path, monk
             made.save(state(3), 3, TOTAL, {})
     assert "\n" not in str(caught.value)
     assert names(tmp_path) == ["000000001.safetensors", "000000002.safetensors"]
-    assert keeper(tmp_path).restore(state())[1] == 2
+    assert checkpointer(tmp_path).restore(state())[1] == 2
 
 
 def test_a_folder_that_is_gone_is_one_line(tmp_path):
@@ -179,14 +179,14 @@ def test_a_folder_that_is_gone_is_one_line(tmp_path):
         made.save(state(3), 3, TOTAL, {})
     (tmp_path / "checkpoints").write_text("a file in its place")
     with pytest.raises(ConfigError, match=str(tmp_path)):
-        keeper(tmp_path).restore(state())
+        checkpointer(tmp_path).restore(state())
 
 
 def test_what_a_kill_left_half_written_is_swept_away(tmp_path):
     kept(tmp_path)
     (tmp_path / "checkpoints" / ".irleed-0123abcd-000000003.safetensors.part").write_bytes(b"half")
     (tmp_path / "checkpoints" / "notes.txt").write_text("of the user")
-    assert keeper(tmp_path).restore(state())[1] == 2
+    assert checkpointer(tmp_path).restore(state())[1] == 2
     assert names(tmp_path) == ["000000001.safetensors", "000000002.safetensors", "notes.txt"]
 
 
@@ -202,7 +202,7 @@ def test_a_run_that_is_asked_to_stop_does_so_after_a_checkpoint(tmp_path):
     made.stop = True
     with pytest.raises(Stopped, match="stopped after step 3 of 5"):
         made.save(state(3), 3, TOTAL, {})
-    assert keeper(tmp_path).restore(state())[1] == 3
+    assert checkpointer(tmp_path).restore(state())[1] == 3
     made.save(state(5), 5, TOTAL, {})  # the end is no interruption
 
 
@@ -217,7 +217,7 @@ def test_history_goes_on_from_the_checkpoint(tmp_path):
     assert all({"seconds", "rate"} <= set(line) for line in lines)
     spoil(tmp_path / "checkpoints" / "000000003.safetensors", "cut")
     path.write_text(whole + '{"step": 4, "lo')
-    with keeper(tmp_path, logs=[History(path)], warn=lambda text: None) as again:
+    with checkpointer(tmp_path, logs=[History(path)], warn=lambda text: None) as again:
         assert again.restore(state())[1] == 2 and again.earlier > 0
         again.save(state(3), 3, TOTAL, {"loss": 7.0})
     after = path.read_text().splitlines()

@@ -23,10 +23,10 @@ from irleed.data.transitions import Transitions, stack
 from irleed.envs.cartpole import CartPole
 from irleed.errors import ConfigError, DataError
 from irleed.fit.networks import fit_networks
-from irleed.rollout import DeviceArena, HostArena
-from irleed.rollout import host as arenas
+from irleed.rollout import DeviceBackend, HostBackend
+from irleed.rollout import host as backends
 from irleed.runs import logging as logs
-from irleed.runs.checkpoint import Keeper, Stopped
+from irleed.runs.checkpoint import Checkpointer, Stopped
 from irleed.runs.directory import RUN, fingerprint, open_run
 from irleed.runs.reader import read_run
 
@@ -56,11 +56,11 @@ def last_state(folder) -> dict[str, bytes]:
     return {name: array.tobytes() for name, array in load_file(path).items()}
 
 
-def stopping(keeper: Keeper, after: int):
+def stopping(checkpointer: Checkpointer, after: int):
     """Asks for a stop once so many steps are done."""
 
     def progress(done: int, total: int, **figures: float) -> None:
-        keeper.stop = keeper.stop or done >= after
+        checkpointer.stop = checkpointer.stop or done >= after
 
     return progress
 
@@ -68,24 +68,24 @@ def stopping(keeper: Keeper, after: int):
 @pytest.mark.parametrize("kind", ["host", "device"])
 def test_agents_go_on(kind, tmp_path, monkeypatch):
     """With an environment on the host, which cannot be kept, too: parts begin episodes of their own there."""
-    monkeypatch.setattr(arenas, "LEAST_PART", 20)  # parts of 20, 20 and 10 steps
+    monkeypatch.setattr(backends, "LEAST_PART", 20)  # parts of 20, 20 and 10 steps
     keys = jax.random.split(jax.random.key(0), 2)
     data = stack([Transitions.from_demonstrations(poles(seed)) for seed in (0, 1)])
-    arena = HostArena("CartPole-v1") if kind == "host" else DeviceArena(CartPole())
-    alone = arena.learn(AGENT, keys, data, 2)
-    whole = arena.learn(AGENT, keys, data, 2, None, Keeper(tmp_path / "whole", "", every=0.0))
-    arena.close()
-    for after in (1, 30):  # each in a new arena, as in a new process
-        arena = HostArena("CartPole-v1") if kind == "host" else DeviceArena(CartPole())
-        keeper = Keeper(tmp_path / "parts", "", every=1e9)
+    backend = HostBackend("CartPole-v1") if kind == "host" else DeviceBackend(CartPole())
+    alone = backend.learn(AGENT, keys, data, 2)
+    whole = backend.learn(AGENT, keys, data, 2, None, Checkpointer(tmp_path / "whole", "", every=0.0))
+    backend.close()
+    for after in (1, 30):  # each in a new backend, as in a new process
+        backend = HostBackend("CartPole-v1") if kind == "host" else DeviceBackend(CartPole())
+        checkpointer = Checkpointer(tmp_path / "parts", "", every=1e9)
         with pytest.raises(Stopped):
-            arena.learn(AGENT, keys, data, 2, stopping(keeper, after), keeper)
-        arena.close()
-    arena = HostArena("CartPole-v1") if kind == "host" else DeviceArena(CartPole())
+            backend.learn(AGENT, keys, data, 2, stopping(checkpointer, after), checkpointer)
+        backend.close()
+    backend = HostBackend("CartPole-v1") if kind == "host" else DeviceBackend(CartPole())
     told = []
     progress = lambda done, total, **figures: told.append((done, *figures))  # noqa: E731
-    parts = arena.learn(AGENT, keys, data, 2, progress, Keeper(tmp_path / "parts", ""))
-    arena.close()
+    parts = backend.learn(AGENT, keys, data, 2, progress, Checkpointer(tmp_path / "parts", ""))
+    backend.close()
     assert told[0] == ((40,) if kind == "host" else (30,)) and told[-1] == (50, "loss")
     for other in (alone, parts):
         leaves = zip(jax.tree.leaves(whole), jax.tree.leaves(other), strict=True)
@@ -96,12 +96,12 @@ def test_agents_go_on(kind, tmp_path, monkeypatch):
 
 def test_steps_beside_a_cut_are_whole(monkeypatch):
     """Between the last step of a part and the first of the next no episode ends, and none is made up of two."""
-    monkeypatch.setattr(arenas, "LEAST_PART", 4)
-    arena = HostArena("CartPole-v1")
+    monkeypatch.setattr(backends, "LEAST_PART", 4)
+    backend = HostBackend("CartPole-v1")
     agent = Sqil(hidden=(8,), steps=12, batch_size=4, buffer_size=12, learning_starts=11)
     data = stack([Transitions.from_demonstrations(poles())])
-    state = arena.learn(agent, jax.random.split(jax.random.key(0), 1), data, 2)
-    arena.close()
+    state = backend.learn(agent, jax.random.split(jax.random.key(0), 1), data, 2)
+    backend.close()
     seen = jax.tree.map(lambda leaf: np.asarray(leaf)[0], state.replay.ring)
     assert not (seen.terminated | seen.truncated).any(), "a pole stands longer than four steps"
     within = np.arange(11) % 4 != 3
@@ -115,11 +115,11 @@ def test_a_fit_goes_on(tmp_path):
     """Offline; losses from before the stop are in its history, and its seconds count."""
     algorithm = BehaviourCloning(hidden=(8,), steps=21, batch_size=8)
     whole = fit_networks(poles(), algorithm, members=2)
-    keeper = Keeper(tmp_path, "mine", every=1e9)
+    checkpointer = Checkpointer(tmp_path, "mine", every=1e9)
     with pytest.raises(Stopped, match="after step 8 of 21"):
-        fit_networks(poles(), algorithm, members=2, progress=stopping(keeper, 8), keeper=keeper)
-    again = Keeper(tmp_path, "mine")
-    parts = fit_networks(poles(), algorithm, members=2, keeper=again)
+        fit_networks(poles(), algorithm, members=2, progress=stopping(checkpointer, 8), checkpointer=checkpointer)
+    again = Checkpointer(tmp_path, "mine")
+    parts = fit_networks(poles(), algorithm, members=2, checkpointer=again)
     assert again.earlier > 0 and parts.seconds > again.earlier
     assert parts.history == whole.history and len(parts.history) == 21
     for one, other in zip(jax.tree.leaves(whole), jax.tree.leaves(parts), strict=True):

@@ -20,7 +20,7 @@ from irleed.model.actions import Squashing
 from irleed.model.networks import Mlp
 from irleed.policies.actor import Actor
 from irleed.policies.ensemble import EnsemblePolicy
-from irleed.rollout import DeviceArena, HostArena, likeliest
+from irleed.rollout import DeviceBackend, HostBackend
 from irleed.simulation.critics import CriticDemonstrator, load_critic, save_critic
 from irleed.simulation.experts import Stages, by_actor_critic, by_imitation, shown_by
 
@@ -50,11 +50,11 @@ def test_a_critic_learnt_from_play_acts_as_the_one_that_played(tmp_path):
         load_critic("cartpole"),
         OfflineIrleed.iq(hidden=(16,), activation="elu", steps=400, penalty=0.005),
     )
-    experts = by_imitation(DeviceArena(CartPole()), jax.random.key(0), critic, 3, learner, 2, nothing)
+    experts = by_imitation(DeviceBackend(CartPole()), jax.random.key(0), critic, 3, learner, 2, nothing)
     assert experts.diverged.tolist() == [-1, -1]
     experts.save(tmp_path / "one.safetensors", 1)
     learnt = load_critic(tmp_path / "one.safetensors")
-    played = DeviceArena(CartPole()).play(jax.random.key(7), jax.tree.map(lambda leaf: leaf[None], critic), greedy, 2)
+    played = DeviceBackend(CartPole()).play(jax.random.key(7), jax.tree.map(lambda leaf: leaf[None], critic), greedy, 2)
     obs = played.obs[played.alive]
     same = np.argmax(jax.vmap(critic)(obs), -1) == np.argmax(jax.vmap(learnt)(obs), -1)
     assert len(obs) > 500 and same.mean() > 0.8
@@ -66,13 +66,13 @@ def greedy(critic, key, obs):
 
 def test_stages_of_training_are_kept_with_what_they_earn(tmp_path):
     """A file each, the last ones being what is there in the end; and a table of them."""
-    arena = HostArena("Pendulum-v1")
+    backend = HostBackend("Pendulum-v1")
     try:
-        stages = Stages(tmp_path / "stages", arena, 0)
+        stages = Stages(tmp_path / "stages", backend, 0)
         keys = jax.random.split(jax.random.key(0), 2)
-        experts = by_actor_critic(arena, keys, SMALL, nothing, stages, 2)
+        experts = by_actor_critic(backend, keys, SMALL, nothing, stages, 2)
     finally:
-        arena.close()
+        backend.close()
     with (tmp_path / "stages" / "stages.csv").open(encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     assert [(row["run"], row["steps"]) for row in rows] == [("0", "120"), ("1", "120"), ("0", "240"), ("1", "240")]
@@ -86,16 +86,16 @@ def test_stages_of_training_are_kept_with_what_they_earn(tmp_path):
 
 def test_a_policy_is_imitated_from_what_it_does(tmp_path):
     """Every run learns from the same steps, which are the policy's own; and learns something else from them."""
-    arena, teacher = HostArena("Pendulum-v1"), steady_policy()
+    backend, teacher = HostBackend("Pendulum-v1"), steady_policy()
     try:
-        data = shown_by(arena, jax.random.key(1), teacher, 2, 2)
+        data = shown_by(backend, jax.random.key(1), teacher, 2, 2)
         assert np.array_equal(data.obs[0], data.obs[1]) and data.size.tolist() == [400, 400]
         expected, _ = teacher.predict(np.asarray(data.obs[0]), deterministic=True)
         np.testing.assert_allclose(data.action[0], expected, atol=0.1)
         agent = SacIrleed.iq(hidden=(8,), steps=160, num_envs=4, learning_starts=20, batch_size=8, buffer_size=160)
-        experts = by_actor_critic(arena, jax.random.split(jax.random.key(0), 2), agent, nothing, data=data)
+        experts = by_actor_critic(backend, jax.random.split(jax.random.key(0), 2), agent, nothing, data=data)
     finally:
-        arena.close()
+        backend.close()
     assert experts.diverged.tolist() == [-1, -1]
     experts.save(tmp_path / "one.safetensors", 1)
     learnt, obs = EnsemblePolicy.load(tmp_path / "one.safetensors"), np.asarray(data.obs[0][:5])

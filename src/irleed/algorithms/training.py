@@ -15,7 +15,7 @@ from irleed.algorithms.tabular.visitation import Statistics
 from irleed.data.transitions import Transitions
 from irleed.envs.mdp import FiniteMDP
 from irleed.envs.step import Actions
-from irleed.runs.checkpoint import Keeper
+from irleed.runs.checkpoint import Checkpointer
 
 # Called with the number of updates done and the most there can be; and by name what else is known, such as the loss.
 Progress = Callable[..., None]
@@ -91,7 +91,7 @@ def train_all(
     actions: Actions,
     demonstrators: int,
     progress: Progress | None = None,
-    keeper: Keeper | None = None,
+    checkpointer: Checkpointer | None = None,
 ) -> tuple[TrainState, list[tuple[int, Float[np.ndarray, " P"]]]]:
     """`irleed.algorithms.base.train` for every key and data set of a stack, side by side and in parts.
 
@@ -111,7 +111,7 @@ def train_all(
 
     part, begin = -(-algorithm.steps // PARTS), functools.partial(start, _init_all)
     shapes = functools.partial(start, _init_all.eval_shape)
-    states, losses = in_parts(begin, on, len(keys), algorithm.steps, part, progress, keeper, shapes)
+    states, losses = in_parts(begin, on, len(keys), algorithm.steps, part, progress, checkpointer, shapes)
     return groups.join(states), losses
 
 
@@ -122,7 +122,7 @@ def in_parts(
     steps: int,
     part: int,
     progress: Progress | None = None,
-    keeper: Keeper | None = None,
+    checkpointer: Checkpointer | None = None,
     shapes: Callable[[], Any] | None = None,
 ) -> tuple[Any, list[tuple[int, Float[np.ndarray, " P"]]]]:
     """Some runs side by side, `part` steps at a time, from the start or from where they were kept.
@@ -133,7 +133,11 @@ def in_parts(
     """
     ends = [min(done + part, steps) for done in range(0, steps, part)]
     losses, done = np.full((len(ends), runs), np.nan, np.float32), 0
-    kept = None if keeper is None else keeper.restore((jax.eval_shape(start) if shapes is None else shapes(), losses))
+    kept = (
+        None
+        if checkpointer is None
+        else checkpointer.restore((jax.eval_shape(start) if shapes is None else shapes(), losses))
+    )
     if kept is None:
         state = start()
     else:
@@ -149,8 +153,8 @@ def in_parts(
         figures = {"loss": float(sound.mean()) if len(sound) else np.nan}
         if progress is not None:
             progress(done, steps, **figures)
-        if keeper is not None:
-            keeper.save((state, losses), done, steps, figures)
+        if checkpointer is not None:
+            checkpointer.save((state, losses), done, steps, figures)
     return state, list(zip(ends, losses, strict=True))
 
 

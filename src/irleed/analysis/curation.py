@@ -14,7 +14,7 @@ import equinox as eqx
 import numpy as np
 
 from irleed._typing import Bool, Float, Int
-from irleed.data import Demonstrations, Reading
+from irleed.data import Demonstrations, ReadOptions
 from irleed.data.formats.folders import inside
 from irleed.data.lazy import CHUNK
 from irleed.data.limits import EXPANSION
@@ -33,7 +33,7 @@ class Run(eqx.Module):
     names: tuple[str, ...] = eqx.field(static=True)
     precision: Float[np.ndarray, " D"]
     bias: Float[np.ndarray, " D"]  # 0 where the algorithm knows none
-    reading: Reading = eqx.field(static=True)  # of the data
+    reading: ReadOptions = eqx.field(static=True)  # of the data
     fingerprint: str | None = eqx.field(static=True, default=None)  # of the data; runs of older versions have none
 
 
@@ -94,7 +94,7 @@ def read_run(folder: str | Path) -> Run:
         refuse(f"{folder}, {ANSWER}", got, expected, "fit again")
     action = reading.text("action") if "action" in reading else None
     expansion = reading.number("expansion") if "expansion" in reading else EXPANSION  # which older runs do not have
-    read = Reading(reading.text("demonstrator"), tuple(reading.texts("obs")), action, expansion)
+    read = ReadOptions(reading.text("demonstrator"), tuple(reading.texts("obs")), action, expansion)
     known = answer.text("fingerprint") if "fingerprint" in answer else None
     return Run(load_policy(folder / POLICY), names, precision, bias, read, known)
 

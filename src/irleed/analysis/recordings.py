@@ -44,7 +44,7 @@ class Film:
 
 
 def write(folder: Path, env_id: str, policy: Policy, seed: int) -> None:
-    """Play an episode by the likeliest actions, and keep it in a run directory; if that cannot be, keep why."""
+    """Play an episode by the greedy actions, and keep it in a run directory; if that cannot be, keep why."""
     head = {"format": "irleed-film", "version": VERSION, "env": env_id, "seed": seed}
     try:
         film = played(env_id, policy, seed)

@@ -20,7 +20,7 @@ from irleed._io.files import writing
 from irleed._io.text import cell, say, shell
 from irleed.cli.methods import OFFLINE, everyone, highest, trained
 from irleed.cli.run import Keeping
-from irleed.data import Demonstrations, Reading, load, save
+from irleed.data import Demonstrations, ReadOptions, load, save
 from irleed.envs.cartpole import CartPole
 from irleed.experiments import demo
 from irleed.fit.defaults import Ends, Method, network_algorithm
@@ -28,8 +28,8 @@ from irleed.fit.networks import MEMBERS, NetworkFit
 from irleed.fit.result import write
 from irleed.model.expertise import Expertise, with_interval
 from irleed.report import compare, page
-from irleed.rollout import DeviceArena
-from irleed.rollout.evaluation import Earned
+from irleed.rollout import DeviceBackend
+from irleed.rollout.evaluation import ReturnEstimate
 from irleed.runs.directory import occupied, prepare
 
 STEPS = 4_000  # a fifth of the usual, chosen for the time it takes alone
@@ -97,11 +97,11 @@ def fitted(folder: Path, method: str, data: Demonstrations, seed: int, members: 
     said = {name: str(value) for name, value in {"data": folder.parent / DATA, **typed}.items()}
     with contextlib.ExitStack() as locked:
         settings |= {"title": title, "aside": aside, "held": locked}
-        found = trained(folder, algorithm, data, DeviceArena(CartPole()), **settings)
+        found = trained(folder, algorithm, data, DeviceBackend(CartPole()), **settings)
         for warning in found.warnings:
             say(aside, f"warning: {title}: {warning}")
         with writing(folder):
-            write(folder, found, said | {"reading": asdict(Reading())}, data)
+            write(folder, found, said | {"reading": asdict(ReadOptions())}, data)
     return found
 
 
@@ -110,7 +110,7 @@ def in_gauge(precision: list[float]) -> np.ndarray:
     return np.asarray(precision) / np.exp(np.mean(np.log(precision)))
 
 
-def _expertise(expertise: Expertise, truth: dict[str, Any], earned: tuple[Earned, ...]) -> Table:
+def _expertise(expertise: Expertise, truth: dict[str, Any], earned: tuple[ReturnEstimate, ...]) -> Table:
     """What IRLEED says of everyone, the most precise first, beside what is true."""
     caption = "90 % intervals; precision 1 is the average; true bias: its scale"
     headings = ("demonstrator", "precision", "true\nprecision", "bias", "true\nbias", "mean\nreturn")
@@ -141,8 +141,8 @@ def held(expertise: Expertise, precision: list[float]) -> tuple[str, str]:
     )
 
 
-def _comparison(rows: tuple[Earned, ...]) -> Table:
-    caption = "90 % intervals; policies by likeliest actions"
+def _comparison(rows: tuple[ReturnEstimate, ...]) -> Table:
+    caption = "90 % intervals; policies by greedy actions"
     table = _table("Return: steps that the pole stays up", caption, ("who", "episodes", "return"))
     for row in rows:
         interval = "" if np.isnan(row.low) else f" [{row.low:.0f}, {row.high:.0f}]"

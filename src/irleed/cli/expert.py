@@ -21,7 +21,7 @@ from irleed.algorithms.iq import OfflineIrleed, SacIrleed
 from irleed.algorithms.training import Progress
 from irleed.errors import ConfigError, problem
 from irleed.model.networks import Mlp
-from irleed.rollout import AbstractArena, HostArena, likeliest, make_arena
+from irleed.rollout import AbstractBackend, HostBackend, greedy_action, make_backend
 from irleed.runs import progress
 from irleed.runs.directory import prepare
 from irleed.simulation import policies
@@ -106,11 +106,11 @@ class ExpertCommand:
     def _train(self, console: Console) -> None:
         """Train, try, keep the best."""
         learn_key, choice_key, report_key = jax.random.split(jax.random.key(self.seed), 3)
-        with contextlib.closing(make_arena(self.env, self.workers)) as arena:
+        with contextlib.closing(make_backend(self.env, self.workers)) as backend:
             with progress.shown(Console(stderr=True), "expert") as callback:
-                experts = self._trained(arena, learn_key, callback)
-            first = arena.returns(choice_key, experts.policies, likeliest, self.episodes).mean(1)
-            again = arena.returns(report_key, experts.policies, likeliest, self.episodes)
+                experts = self._trained(backend, learn_key, callback)
+            first = backend.returns(choice_key, experts.policies, greedy_action, self.episodes).mean(1)
+            again = backend.returns(report_key, experts.policies, greedy_action, self.episodes)
         best = int(np.argmax(first))
         with writing(self.out, REMEDY):
             experts.save(self.out, best)
@@ -130,41 +130,43 @@ class ExpertCommand:
         console.print(table)
         say(console, f"wrote {self.out}")
 
-    def _trained(self, arena: AbstractArena, key: Key, told: Progress) -> Experts:
-        if self.start is not None and not (isinstance(arena.actions, int) and self.imitate is None):
+    def _trained(self, backend: AbstractBackend, key: Key, told: Progress) -> Experts:
+        if self.start is not None and not (isinstance(backend.actions, int) and self.imitate is None):
             expected = "discrete actions, and nobody to imitate"
             raise ConfigError(problem("--start", got=str(self.start), expected=expected, remedy="leave it out"))
-        if isinstance(arena, HostArena) and not isinstance(arena.actions, int):
-            return self._policies(arena, key, told)
-        check_choices(arena.actions, self.env)
+        if isinstance(backend, HostBackend) and not isinstance(backend.actions, int):
+            return self._policies(backend, key, told)
+        check_choices(backend.actions, self.env)
         if self.imitate is not None:
             settings = {**self._settings("discount"), "penalty": IMITATION_PENALTY, "activation": "elu"}
-            shown = self._read(arena, self.imitate)
-            return by_imitation(arena, key, shown, self.demonstrations, OfflineIrleed.iq(**settings), self.seeds, told)
-        start = None if self.start is None else self._read(arena, str(self.start))
+            shown = self._read(backend, self.imitate)
+            return by_imitation(
+                backend, key, shown, self.demonstrations, OfflineIrleed.iq(**settings), self.seeds, told
+            )
+        start = None if self.start is None else self._read(backend, str(self.start))
         settings = {**self._settings("discount", "temperature"), "exploration": self.random}
         settings |= {"num_envs": self.copies, "gradient_steps": self.copies, "learning_starts": LEARNING_STARTS}
         agent = SoftQExpert(**settings, buffer_size=min(self.steps, 200_000), start=start)
-        return by_reward(arena, jax.random.split(key, self.seeds), agent, told)
+        return by_reward(backend, jax.random.split(key, self.seeds), agent, told)
 
-    def _policies(self, arena: HostArena, key: Key, told: Progress) -> Experts:
+    def _policies(self, backend: HostBackend, key: Key, told: Progress) -> Experts:
         if self.imitate is None:
             own = {"target_entropy": -self.narrow, "buffer_size": self.steps, "learning_starts": LEARNING_STARTS}
             data, agent = None, SacExpert(**self._settings("discount"), **own)
         else:
             policy = teacher(self.imitate)
-            policies.check_fit(policy, self.imitate, arena.observation_shape, arena.actions, self.env)
-            data = shown_by(arena, jax.random.fold_in(key, self.seeds), policy, self.demonstrations, self.seeds)
+            policies.check_fit(policy, self.imitate, backend.observation_shape, backend.actions, self.env)
+            data = shown_by(backend, jax.random.fold_in(key, self.seeds), policy, self.demonstrations, self.seeds)
             agent = SacIrleed.iq(**self._settings("discount"), buffer_size=self.steps)
-        stages = Stages(self.out.with_name(f"{self.out.stem}_stages"), arena, self.seed) if self.stages else None
+        stages = Stages(self.out.with_name(f"{self.out.stem}_stages"), backend, self.seed) if self.stages else None
         keys = jax.random.split(key, self.seeds)
-        return by_actor_critic(arena, keys, agent, told, stages, self.stages, data)
+        return by_actor_critic(backend, keys, agent, told, stages, self.stages, data)
 
     def _settings(self, *more: str) -> dict[str, Any]:
         own = {name: getattr(self, name) for name in ("hidden", "steps", *more)}
         return {**own, "batch_size": self.batch, "learning_rate": self.rate}
 
-    def _read(self, arena: AbstractArena, name: str) -> Mlp:
+    def _read(self, backend: AbstractBackend, name: str) -> Mlp:
         critic = load_critic(name)
-        check_fit(critic, name, arena.observation_shape, arena.actions, self.env)
+        check_fit(critic, name, backend.observation_shape, backend.actions, self.env)
         return critic

@@ -18,10 +18,10 @@ from irleed.algorithms.tabular.paper_protocol import Planned, Published, SoftQLe
 from irleed.algorithms.tabular.planning import Averaged, Soft
 from irleed.algorithms.tabular.visitation import tabulate
 from irleed.analysis import recordings as film
-from irleed.cli.methods import OFFLINE, ONLINE, earned_table, show_beside, trained
+from irleed.cli.methods import OFFLINE, ONLINE, returns_table, show_beside, trained
 from irleed.cli.parsing import refuse_ignored
 from irleed.cli.run import Keeping
-from irleed.data import Demonstrations, Reading, load
+from irleed.data import Demonstrations, ReadOptions, load
 from irleed.data.limits import EXPANSION
 from irleed.data.transitions import are_choices
 from irleed.envs.mdp import FiniteMDP
@@ -35,7 +35,7 @@ from irleed.fit.result import write
 from irleed.fit.tabular import Fit, fit
 from irleed.fit.validation import clipped
 from irleed.report.compare import METHODS
-from irleed.rollout import HostArena
+from irleed.rollout import HostBackend
 from irleed.runs import progress
 from irleed.runs.checkpoint import Stopped
 from irleed.runs.directory import fingerprint, open_run, plain
@@ -60,7 +60,7 @@ class Source:
     """Discount for --env; a file has its own, and so have networks."""
 
     def load(self, expansion: float = EXPANSION) -> tuple[FiniteMDP, tuple[int, int] | None]:
-        """The MDP, and the shape of its grid if it has one; see `Reading.expansion`."""
+        """The MDP, and the shape of its grid if it has one; see `ReadOptions.expansion`."""
         if self.env is not None and self.mdp is None:
             return from_gymnasium(self.env, self.discount), None
         if self.mdp is not None and self.env is None:
@@ -79,7 +79,7 @@ class FitCommand:
 
     data: tyro.conf.Positional[Path]
     """Demonstrations: a file or folder of any format that is known, see the documentation."""
-    reading: Annotated[Reading, tyro.conf.arg(name="")]
+    reading: Annotated[ReadOptions, tyro.conf.arg(name="")]
     source: Annotated[Source, tyro.conf.arg(name="")]
     keeping: Annotated[Keeping, tyro.conf.arg(name="")]
     out: Path | None = None
@@ -127,7 +127,7 @@ class FitCommand:
                 if not self.json:
                     console.print(found.expertise.table())
                     if found.returns:
-                        console.print(earned_table(found.returns))
+                        console.print(returns_table(found.returns))
                 others = self._beside(data, tabular, aside, held) if self.baselines else {}
             except Stopped as stopped:
                 say(aside, f"{stopped}; the same command with --resume goes on from there")
@@ -199,16 +199,16 @@ class FitCommand:
         if not are_choices(data) and not self._plays:
             refuse_ignored((self,), ("ends",), "with continuous actions and no --env")
         with contextlib.ExitStack() as stack:
-            arena = None
+            backend = None
             if self.source.env is not None:
-                arena = stack.enter_context(contextlib.closing(HostArena(self.source.env)))
-                if self.clip and not isinstance(arena.actions, int):
-                    data = clipped(data, arena.actions)
+                backend = stack.enter_context(contextlib.closing(HostBackend(self.source.env)))
+                if self.clip and not isinstance(backend.actions, int):
+                    data = clipped(data, backend.actions)
             kind = {"continuous": not are_choices(data), "online": self._plays, "ends": self.ends}
             algorithm = network_algorithm(cast(Method, self.algorithm), **kind, steps=self.steps)
             settings = {"members": self.seeds, "seed": self.seed, "env": self.source.env if self._plays else None}
             settings |= {"keeping": self.keeping, "title": title, "aside": aside, "held": held}
-            return trained(self.out, algorithm, data, arena, **settings)
+            return trained(self.out, algorithm, data, backend, **settings)
 
     @property
     def _plays(self) -> bool:

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from irleed._io.text import name, say
-from irleed.data import Reading, load, summarise
+from irleed.data import ReadOptions, load, summarise
 from irleed.report import inspection as inspect_page
 
 HEIGHTS = {True: " ▁▂▃▄▅▆▇█", False: " .:-=+*#@"}  # where blocks can be printed, and where not
@@ -30,7 +30,7 @@ class InspectCommand:
 
     data: tyro.conf.Positional[Path]
     """Demonstrations: a file or folder of any format that is known, see the documentation."""
-    reading: Annotated[Reading, tyro.conf.arg(name="")]
+    reading: Annotated[ReadOptions, tyro.conf.arg(name="")]
     json: bool = False
     """Print JSON instead of tables."""
     html: Path | None = None

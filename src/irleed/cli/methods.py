@@ -19,8 +19,8 @@ from irleed.fit.result import AbstractFit
 from irleed.fit.validation import check
 from irleed.model.expertise import with_interval
 from irleed.report.compare import METHODS
-from irleed.rollout import AbstractArena
-from irleed.rollout.evaluation import Earned
+from irleed.rollout import AbstractBackend
+from irleed.rollout.evaluation import ReturnEstimate
 from irleed.runs import progress
 from irleed.runs.directory import fingerprint, open_run, plain
 
@@ -32,7 +32,7 @@ def trained(
     folder: Path | None,
     algorithm: Algorithm,
     data: Demonstrations,
-    arena: AbstractArena | None,
+    backend: AbstractBackend | None,
     *,
     members: int,
     seed: int,
@@ -46,18 +46,20 @@ def trained(
 
     The folder stays locked until `held` is closed: the answer is yet to be written.
     """
-    check(data, algorithm, arena, members)
+    check(data, algorithm, backend, members)
     with contextlib.ExitStack() as stack:
-        keeper = None
+        checkpointer = None
         if folder is not None:
             config = {**plain(algorithm, "algorithm"), "seeds": members, "seed": seed, "env": env}
             kept = held.enter_context(open_run(folder, config, fingerprint(data), resume=keeping.resume))
-            keeper = stack.enter_context(keeping.keeper(kept, config, lambda text: say(aside, text)))
+            checkpointer = stack.enter_context(keeping.checkpointer(kept, config, lambda text: say(aside, text)))
         callback = stack.enter_context(progress.shown(aside, title))
-        return fit_networks(data, algorithm, arena=arena, members=members, seed=seed, progress=callback, keeper=keeper)
+        return fit_networks(
+            data, algorithm, backend=backend, members=members, seed=seed, progress=callback, checkpointer=checkpointer
+        )
 
 
-def earned_table(rows: tuple[Earned, ...], limit: int = 30) -> Table:
+def returns_table(rows: tuple[ReturnEstimate, ...], limit: int = 30) -> Table:
     """What was earned, in the order of the rows."""
     table = Table(title="Return", caption="means with 90 % intervals", box=SIMPLE_HEAD, pad_edge=False)
     for heading in ("who", "episodes", "return"):
@@ -83,7 +85,7 @@ def _side_by_side(found: Mapping[str, AbstractFit]) -> Table:
     tried = any(each.returns for each in found.values())
     table = Table(title="Beside other methods", box=SIMPLE_HEAD, pad_edge=False)
     table.add_column("method", no_wrap=True)
-    for heading in (*(("return, likeliest", "return, drawn") if tried else ()), "log likelihood"):
+    for heading in (*(("return, greedy", "return, sampled") if tried else ()), "log likelihood"):
         table.add_column(heading, justify="right", no_wrap=True)
     for method, each in found.items():
         returns = map(_amount, each.returns[:2])
@@ -92,19 +94,19 @@ def _side_by_side(found: Mapping[str, AbstractFit]) -> Table:
     return table
 
 
-def _amount(row: Earned) -> str:
+def _amount(row: ReturnEstimate) -> str:
     """With its interval, if it was not computed."""
     return with_interval(row.mean, row.low, row.high) if row.episodes else f"{row.mean:.2f}"
 
 
-def everyone(found: Mapping[str, AbstractFit]) -> tuple[Earned, ...]:
-    """What the demonstrators earned, and each method's policy by its likeliest actions."""
+def everyone(found: Mapping[str, AbstractFit]) -> tuple[ReturnEstimate, ...]:
+    """What the demonstrators earned, and each method's policy by its greedy actions."""
     first = next(iter(found.values()))
     policies = (replace(each.returns[0], who=f"policy of {METHODS[m]}") for m, each in found.items() if each.returns)
     return (*first.returns[2:], *policies)
 
 
-def highest(rows: tuple[Earned, ...]) -> str:
+def highest(rows: tuple[ReturnEstimate, ...]) -> str:
     """Who earned most, and whom the intervals do not tell apart from that."""
     best = max(rows, key=lambda row: row.mean)
     near = [name(row.who) for row in rows if row is not best and not row.high < best.low]

@@ -11,7 +11,7 @@ from types import FrameType
 from typing import Any, Literal
 
 from irleed.errors import ConfigError, problem
-from irleed.runs.checkpoint import Keeper, Log
+from irleed.runs.checkpoint import Checkpointer, Log
 from irleed.runs.directory import Run
 from irleed.runs.logging import History, TensorBoard, WeightsAndBiases, library
 
@@ -40,7 +40,9 @@ class Keeping:
             library(name)
 
     @contextlib.contextmanager
-    def keeper(self, run: Run, config: Mapping[str, object], warn: Callable[[str], None]) -> Iterator[Keeper]:
+    def checkpointer(
+        self, run: Run, config: Mapping[str, object], warn: Callable[[str], None]
+    ) -> Iterator[Checkpointer]:
         """What keeps a run; Ctrl-C, SIGTERM and SIGHUP let it stop at its next checkpoint, a second one at once."""
         for note in run.notes:
             warn(f"note: {note}")
@@ -50,16 +52,16 @@ class Keeping:
                 logs.append(TensorBoard(run.folder / "tensorboard"))
             else:
                 logs.append(WeightsAndBiases(run.folder, run.identity, config))
-        keeper = Keeper(run.folder, run.fingerprint, every=self.checkpoint_every, logs=logs, warn=warn)
+        checkpointer = Checkpointer(run.folder, run.fingerprint, every=self.checkpoint_every, logs=logs, warn=warn)
 
         def asked(number: int, frame: FrameType | None) -> None:
-            if keeper.stop:
+            if checkpointer.stop:
                 raise KeyboardInterrupt
-            keeper.stop = True
+            checkpointer.stop = True
             warn("stopping at the next checkpoint; once more to stop at once")
 
-        with keeper, handled(asked):
-            yield keeper
+        with checkpointer, handled(asked):
+            yield checkpointer
 
 
 @contextlib.contextmanager

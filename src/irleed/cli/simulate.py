@@ -18,7 +18,7 @@ from irleed.cli.fit import PLANNERS, PlannerName, Source
 from irleed.cli.parsing import refuse_ignored
 from irleed.data import Demonstrations, save
 from irleed.errors import ConfigError, problem
-from irleed.rollout import make_arena
+from irleed.rollout import make_backend
 from irleed.runs.directory import prepare
 from irleed.simulation.critics import CriticDemonstrator, check_fit, draw_demonstrators, load_critic, to_demonstrations
 from irleed.simulation.mdp import simulate
@@ -90,17 +90,17 @@ class SimulateCommand:
         self._check(people)
         if self.source.env is None:
             raise ConfigError(problem("--critic", got="no --env", expected="where it plays", remedy="give --env ID"))
-        critic, arena = load_critic(name), make_arena(self.source.env, self.workers)
+        critic, backend = load_critic(name), make_backend(self.source.env, self.workers)
         try:
-            check_fit(critic, name, arena.observation_shape, arena.actions, self.source.env)
+            check_fit(critic, name, backend.observation_shape, backend.actions, self.source.env)
             draw_key, play_key = jax.random.split(jax.random.key(self.seed))
             drawn = draw_demonstrators(draw_key, critic, self.max_precision, 0.0, people)
             scale = np.broadcast_to(np.asarray(self.bias_scale, np.float32), people)
             precision = jnp.asarray(self.precision, jnp.float32) if self.precision else drawn.precision
             drawn = eqx.tree_at(lambda d: (d.precision, d.bias_scale), drawn, (precision, jnp.asarray(scale)))
-            played = arena.play(play_key, drawn, CriticDemonstrator.act, self.episodes)
+            played = backend.play(play_key, drawn, CriticDemonstrator.act, self.episodes)
         finally:
-            arena.close()
+            backend.close()
         known = [None if np.isinf(p) else float(p) for p in np.asarray(precision)]
         truth = {"precision": known, "bias_scale": scale.tolist(), "returns": played.total.mean(1).tolist()}
         found = to_demonstrations(played)

@@ -29,7 +29,7 @@ from typing import Any
 from irleed._io.npz import Layout, printable, read_npz, write_npz
 from irleed.data import lazy
 from irleed.data.demonstrations import Demonstrations
-from irleed.data.formats import Reading, minari, read_folder, recognise
+from irleed.data.formats import ReadOptions, minari, read_folder, recognise
 from irleed.errors import ConfigError, DataError, problem
 
 MINARI = "minari:"
@@ -43,12 +43,12 @@ LAYOUT = Layout(
 )
 
 
-def load(path: str | os.PathLike[str], reading: Reading | None = None) -> Demonstrations:
+def load(path: str | os.PathLike[str], reading: ReadOptions | None = None) -> Demonstrations:
     """Read and check demonstrations: a file of ours, or of one of `irleed.data.formats`, told apart by content.
 
     ``minari:ID`` is a data set that Minari keeps. Whatever is wrong with it is a one-line `DataError`.
     """
-    reading = Reading() if reading is None else reading
+    reading = ReadOptions() if reading is None else reading
     place = Path(path)
     if os.fspath(path).startswith(MINARI):
         data = minari.read_id(os.fspath(path).removeprefix(MINARI), reading)
@@ -76,7 +76,7 @@ def _is_npz(path: Path) -> bool:
         return True
 
 
-def _load_npz(path: str | os.PathLike[str], reading: Reading) -> Demonstrations:
+def _load_npz(path: str | os.PathLike[str], reading: ReadOptions) -> Demonstrations:
     where = printable(path)
     if reading.named or reading.obs or reading.action:
         got, expected = reading.named or reading.action or reading.obs[0], "no choice: such files name one of each"

@@ -40,7 +40,7 @@ KINDS = {"terminal": ("b", "boolean"), "actions": ("iu", "whole number"), "shape
 def load_mdp(path: str | os.PathLike[str], expansion: float = EXPANSION) -> tuple[FiniteMDP, tuple[int, int] | None]:
     """Read an MDP, and the rows and columns of its grid if it has one.
 
-    More than `expansion` times the size of the file is refused before it is decompressed, see `irleed.data.Reading`.
+    More than `expansion` times the size of the file is refused before it is decompressed, see `ReadOptions`.
     """
     budget, where = Budget(expansion), printable(path)
     budget.admit(path)

@@ -26,8 +26,8 @@ from irleed.algorithms.base import AbstractOffline
 from irleed.errors import ConfigError, problem
 from irleed.experiments.control_data import TASKS, DataSets, Setting, Task, make_data
 from irleed.experiments.control_methods import METHODS, ORACLES, Lanes, MethodName, learn
-from irleed.rollout import AbstractArena, make_arena
-from irleed.runs.checkpoint import Keeper
+from irleed.rollout import AbstractBackend, make_backend
+from irleed.runs.checkpoint import Checkpointer
 from irleed.runs.directory import keep, kept
 
 TaskName = Literal["cartpole", "lunarlander"]
@@ -60,7 +60,7 @@ class ControlConfig:
     every: int = 1
     """Keep every so manieth transition of an episode; the paper kept every twentieth (CartPole) or fifth."""
     episodes: int = 20
-    """Episodes that each policy plays, by its likeliest actions and by drawn ones."""
+    """Episodes that each policy plays, by its greedy actions and by sampled ones."""
     seed: int = 0
     """Where the random numbers start."""
     workers: int = dataclasses.field(default_factory=lambda: os.cpu_count() or 1)
@@ -149,32 +149,32 @@ def sweep(config: ControlConfig, progress: Callable[[int, int], None]) -> list[O
     outcomes: list[Outcome] = []
     for task in config.chosen_tasks:
         data_key, learn_key = jax.random.split(jax.random.key(config.seed))
-        with contextlib.closing(make_arena(task.env_id, config.workers)) as arena:
+        with contextlib.closing(make_backend(task.env_id, config.workers)) as backend:
             what, whence = (config.chosen(task), config.runs, config.every), config.out / "parts"
-            data, seconds = make_data(data_key, task, arena, *what, whence, config.demonstrators(task))
+            data, seconds = make_data(data_key, task, backend, *what, whence, config.demonstrators(task))
             outcome = Outcome(task, _by_setting(config, task, data.returns), {}, {"data": seconds})
             for name in names:
-                outcome.lanes[name], outcome.seconds[name] = _part(config, learn_key, task, arena, name, data)
+                outcome.lanes[name], outcome.seconds[name] = _part(config, learn_key, task, backend, name, data)
                 progress(len(outcomes) * len(names) + len(outcome.lanes), parts)
         outcomes.append(outcome)
     return outcomes
 
 
 def _part(
-    config: ControlConfig, key: Key, task: Task, arena: AbstractArena, name: str, data: DataSets
+    config: ControlConfig, key: Key, task: Task, backend: AbstractBackend, name: str, data: DataSets
 ) -> tuple[Lanes, float]:
     """One method on one task, from the folder or anew; and the seconds it took."""
     file, fingerprint = config.out / "parts" / f"{task.name}-{name}.npz", config.fingerprint(task, name)
     arrays = kept(file, fingerprint)
     if arrays is None:
         began, own = time.perf_counter(), data.best if name in ORACLES else data.transitions
-        with Keeper(file.with_suffix(""), repr(sorted(fingerprint.items()))) as keeper:
+        with Checkpointer(file.with_suffix(""), repr(sorted(fingerprint.items()))) as checkpointer:
             # The same key for every method: what starts alike, starts alike.
-            how = config.method(name), own, config.episodes, keeper, config.members_of(name)
-            found = vars(learn(key, arena, *how))
-            arrays = {**found, "seconds": np.asarray(keeper.earlier + time.perf_counter() - began)}
+            how = config.method(name), own, config.episodes, checkpointer, config.members_of(name)
+            found = vars(learn(key, backend, *how))
+            arrays = {**found, "seconds": np.asarray(checkpointer.earlier + time.perf_counter() - began)}
             keep(file, fingerprint, arrays)
-            keeper.clear()
+            checkpointer.clear()
     lanes = Lanes(**{field: _by_setting(config, task, arrays[field]) for field in Lanes.__dataclass_fields__})
     return lanes, float(arrays["seconds"])
 

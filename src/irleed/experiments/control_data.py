@@ -15,7 +15,7 @@ from irleed._typing import Array, Float, Key
 from irleed.data import load, save
 from irleed.data.demonstrations import Demonstrations
 from irleed.data.transitions import Transitions, stack
-from irleed.rollout import AbstractArena
+from irleed.rollout import AbstractBackend
 from irleed.runs.directory import keep, kept
 from irleed.simulation.critics import (
     USUAL,
@@ -91,7 +91,7 @@ class DataSets(eqx.Module):
 def make_data(
     key: Key,
     task: Task,
-    arena: AbstractArena,
+    backend: AbstractBackend,
     settings: tuple[Setting, ...],
     seeds: int,
     every: int,
@@ -106,7 +106,7 @@ def make_data(
     found = kept(truth, fingerprint)
     if found is None or not path.exists():
         began = time.perf_counter()
-        own, returns = play_data(key, task, arena, settings, seeds)
+        own, returns = play_data(key, task, backend, settings, seeds)
         names = [f"{setting.name} {seed}" for setting in settings for seed in range(seeds)]
         folder.mkdir(parents=True, exist_ok=True)
         save(_joined(names, own), path, compress=False)
@@ -138,7 +138,7 @@ def _apart(data: Demonstrations) -> list[Demonstrations]:
 
 
 def play_data(
-    key: Key, task: Task, arena: AbstractArena, settings: tuple[Setting, ...], seeds: int
+    key: Key, task: Task, backend: AbstractBackend, settings: tuple[Setting, ...], seeds: int
 ) -> tuple[list[Demonstrations], Float[np.ndarray, "L D"]]:
     """What demonstrators of every setting and seed did, and how good they really are."""
     draw_key, play_key, truth_key = jax.random.split(key, 3)
@@ -150,13 +150,13 @@ def play_data(
     kind = DEMONSTRATORS, task.bias
     people = jax.vmap(lambda own, beta, alpha: draw_demonstrators(own, critic, beta, alpha, *kind))(keys, *level)
     people = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), people)
-    played = arena.play(play_key, people, CriticDemonstrator.act, task.episodes)
+    played = backend.play(play_key, people, CriticDemonstrator.act, task.episodes)
     played = jax.tree.map(lambda leaf: leaf.reshape(-1, DEMONSTRATORS, *leaf.shape[1:]), played)
     own = [
         to_demonstrations(jax.tree.map(lambda leaf, lane=lane: leaf[lane], played))
         for lane in range(len(settings) * seeds)
     ]
-    truth = arena.returns(truth_key, people, CriticDemonstrator.act, MANY_EPISODES).mean(1)
+    truth = backend.returns(truth_key, people, CriticDemonstrator.act, MANY_EPISODES).mean(1)
     return own, truth.reshape(-1, DEMONSTRATORS).astype(np.float32)
 
 

@@ -15,8 +15,8 @@ from irleed.algorithms.training import train_all
 from irleed.data.transitions import Transitions
 from irleed.experiments.control_data import DEMONSTRATORS
 from irleed.policies.actor import EnsembleActor
-from irleed.rollout import AbstractArena, drawn, likeliest
-from irleed.runs.checkpoint import Keeper
+from irleed.rollout import AbstractBackend, greedy_action, sampled_action
+from irleed.runs.checkpoint import Checkpointer
 
 MethodName = Literal[
     "irleed", "iq", "irleed_failure", "iq_failure", "ileed", "bc", "bc_best",
@@ -45,22 +45,22 @@ ORACLES = ("bc_best",)  # learn from the best third of the episodes by their tru
 class Lanes(eqx.Module):
     """What one method got out of the data sets; leading axes settings and seeds."""
 
-    greedy: Float[Array, "*lanes"]  # mean return of the likeliest actions
-    sampled: Float[Array, "*lanes"]  # and of drawn ones
+    greedy: Float[Array, "*lanes"]  # mean return of the greedy actions
+    sampled: Float[Array, "*lanes"]  # and of sampled ones
     log_precision: Float[Array, "*lanes D"]
     diverged: Int[Array, "*lanes"]  # step at which the loss of a member was no number; -1: none
 
 
 def learn(
     key: Key,
-    arena: AbstractArena,
+    backend: AbstractBackend,
     method: AbstractOffline | AbstractAgent,
     data: Transitions,
     episodes: int = 20,
-    keeper: Keeper | None = None,
+    checkpointer: Checkpointer | None = None,
     members: int = 1,
 ) -> Lanes:
-    """Train on every data set of a stack, from where the keeper has them, and let the last policies play.
+    """Train on every data set of a stack, from where the checkpointer has them, and let the last policies play.
 
     So many members learn from each data set, and the mean of their log probabilities plays; their precisions are
     geometric means.
@@ -69,9 +69,9 @@ def learn(
     data = jax.tree.map(lambda leaf: np.repeat(leaf, members, 0), data)
     keys = jax.random.split(train_key, data.size.shape[0])
     if isinstance(method, AbstractAgent):
-        state = arena.learn(method, keys, data, DEMONSTRATORS, keeper=keeper).learner
+        state = backend.learn(method, keys, data, DEMONSTRATORS, checkpointer=checkpointer).learner
     else:
-        state, _ = train_all(method, keys, data, arena.actions, DEMONSTRATORS, keeper=keeper)
+        state, _ = train_all(method, keys, data, backend.actions, DEMONSTRATORS, checkpointer=checkpointer)
 
     def together(leaf: Array) -> Array:
         return leaf.reshape(-1, members, *leaf.shape[1:])
@@ -80,8 +80,8 @@ def learn(
     policies = EnsembleActor(policies)
     log_precision = np.asarray(jax.vmap(method.log_precision)(state.parameters, data))
     return Lanes(
-        greedy=arena.returns(greedy_key, policies, likeliest, episodes).mean(1),
-        sampled=arena.returns(sampled_key, policies, drawn, episodes).mean(1),
+        greedy=backend.returns(greedy_key, policies, greedy_action, episodes).mean(1),
+        sampled=backend.returns(sampled_key, policies, sampled_action, episodes).mean(1),
         log_precision=together(log_precision).mean(1),
         diverged=together(np.asarray(state.diverged)).max(1),
     )

@@ -26,9 +26,9 @@ from irleed.data.demonstrations import Demonstrations
 from irleed.data.transitions import Transitions
 from irleed.errors import ConfigError, problem
 from irleed.experiments.hopper_data import ENV_ID, POLICIES, SOURCES, Teachers, data_sets, kept_demonstrations
-from irleed.rollout import HostArena, likeliest
+from irleed.rollout import HostBackend, greedy_action
 from irleed.rollout.trials import learn_and_try
-from irleed.runs.checkpoint import Keeper
+from irleed.runs.checkpoint import Checkpointer
 from irleed.runs.directory import keep, kept, plain
 
 Compared = Literal["irleed_online", "iq_online", "irleed", "iq", "ileed", "bc"]
@@ -73,7 +73,7 @@ class HopperConfig:
     every: int = 5_000
     """Steps between evaluations of online methods."""
     episodes: int = 1
-    """Episodes of an evaluation, by the likeliest actions; offline methods play twenty times as many, once."""
+    """Episodes of an evaluation, by the greedy actions; offline methods play twenty times as many, once."""
     seed: int = 0
     """Where the random numbers start."""
     workers: int = dataclasses.field(default_factory=lambda: os.cpu_count() or 1)
@@ -156,18 +156,18 @@ def sweep(config: HopperConfig, progress: Callable[..., None]) -> Outcome:
     own = np.array([returns[data.owner == number].mean() for number in range(len(POLICIES))])
     outcome = Outcome(own, {}, {})
     names = tuple(dict.fromkeys(config.methods))
-    with contextlib.closing(HostArena(ENV_ID, config.workers)) as arena:
+    with contextlib.closing(HostBackend(ENV_ID, config.workers)) as backend:
         for number, name in enumerate(names):
 
             def told(done: int, total: int, number: int = number, **figures: float) -> None:
                 progress(number * total + done, len(names) * total, **figures)
 
-            outcome.lanes[name], outcome.seconds[name] = _part(config, learn_key, arena, name, data, told)
+            outcome.lanes[name], outcome.seconds[name] = _part(config, learn_key, backend, name, data, told)
     return outcome
 
 
 def _part(
-    config: HopperConfig, key: Key, arena: HostArena, name: str, data: Demonstrations, progress: Callable[..., None]
+    config: HopperConfig, key: Key, backend: HostBackend, name: str, data: Demonstrations, progress: Callable[..., None]
 ) -> tuple[Lanes, float]:
     """One method, from the folder or anew; and the seconds it took."""
     file, fingerprint = config.out / "parts" / f"{name}.npz", config.fingerprint(name)
@@ -176,14 +176,14 @@ def _part(
         began, method = time.perf_counter(), config.method(name)
         stacked = data_sets(data, config.chosen, config.runs)
         identity = repr(sorted(fingerprint.items()))
-        with Keeper(config.out / "parts" / name, identity, every=config.checkpoint_every) as keeper:
+        with Checkpointer(config.out / "parts" / name, identity, every=config.checkpoint_every) as checkpointer:
             if isinstance(method, AbstractOffline):
-                found = _offline(config, key, arena, method, stacked, progress, keeper)
+                found = _offline(config, key, backend, method, stacked, progress, checkpointer)
             else:
-                found = _online(config, key, arena, method, stacked, progress, keeper)
-            arrays = {**found, "seconds": np.asarray(keeper.earlier + time.perf_counter() - began)}
+                found = _online(config, key, backend, method, stacked, progress, checkpointer)
+            arrays = {**found, "seconds": np.asarray(checkpointer.earlier + time.perf_counter() - began)}
             keep(file, fingerprint, arrays)
-            keeper.clear()
+            checkpointer.clear()
     shape = len(config.chosen), config.runs
     lanes = Lanes(**{field: _split(arrays[field], shape) for field in Lanes.__dataclass_fields__})
     return lanes, float(arrays["seconds"])
@@ -192,34 +192,34 @@ def _part(
 def _offline(
     config: HopperConfig,
     key: Key,
-    arena: HostArena,
+    backend: HostBackend,
     method: AbstractOffline,
     data: Transitions,
     progress: Callable[..., None],
-    keeper: Keeper,
+    checkpointer: Checkpointer,
 ) -> dict[str, np.ndarray]:
     train_key, play_key = jax.random.split(key)
     keys = jax.random.split(train_key, len(data.size))
-    state, _ = train_all(method, keys, data, arena.actions, len(POLICIES), progress, keeper)
+    state, _ = train_all(method, keys, data, backend.actions, len(POLICIES), progress, checkpointer)
     policies = jax.vmap(method.policy)(state.parameters)
-    returns = arena.returns(play_key, policies, likeliest, LAST * config.episodes).mean(1)
+    returns = backend.returns(play_key, policies, greedy_action, LAST * config.episodes).mean(1)
     return _found(method, state, data, returns[:, None])
 
 
 def _online(
     config: HopperConfig,
     key: Key,
-    arena: HostArena,
+    backend: HostBackend,
     method: AbstractAgent,
     data: Transitions,
     progress: Callable[..., None],
-    keeper: Keeper,
+    checkpointer: Checkpointer,
 ) -> dict[str, np.ndarray]:
     """Learn, and be tried every so many steps."""
     train_key, play_key = jax.random.split(key)
     keys = jax.random.split(train_key, len(data.size))
-    watched = {"every": config.between, "episodes": config.episodes, "progress": progress, "keeper": keeper}
-    state, curve = learn_and_try(method, keys, arena, play_key, data, len(POLICIES), **watched)
+    watched = {"every": config.between, "episodes": config.episodes, "progress": progress, "checkpointer": checkpointer}
+    state, curve = learn_and_try(method, keys, backend, play_key, data, len(POLICIES), **watched)
     return _found(method, state.learner, data, curve)
 
 

@@ -12,7 +12,7 @@ from irleed.data.demonstrations import Demonstrations, Episode
 from irleed.data.transitions import Transitions, stack
 from irleed.envs.host import make_host
 from irleed.policies.ensemble import EnsemblePolicy
-from irleed.rollout import drawn
+from irleed.rollout import sampled_action
 from irleed.simulation.policies import teacher
 
 ENV_ID = "Hopper-v5"
@@ -22,9 +22,9 @@ Teachers = Literal["iq", "sac"]  # stages of IQ-Learn, or of soft actor-critic
 
 
 def demonstrate(key: Key, pairs: int, workers: int = 0, teachers: Teachers = "iq") -> Demonstrations:
-    """So many steps of each policy, by drawn actions; the last episode is cut short.
+    """So many steps of each policy, by sampled actions; the last episode is cut short.
 
-    Drawn, because a policy that always takes its likeliest action is as consistent hardly trained as it is in the end.
+    Drawn, because a policy that always takes its greedy action is as consistent hardly trained as it is in the end.
     On the CPU, because accelerators round otherwise each time that they choose their kernels, and a hop more or less
     is another episode.
     """
@@ -54,7 +54,7 @@ def kept_demonstrations(
 
 
 def _episodes(env, key: Key, policy: EnsemblePolicy, name: str, pairs: int) -> list[Episode]:
-    act = jax.jit(lambda own, obs: drawn(policy.actor, own, obs[0])[None])
+    act = jax.jit(lambda own, obs: sampled_action(policy.actor, own, obs[0])[None])
     steps = [env.step(np.asarray(act(jax.random.fold_in(key, number), env.obs))) for number in range(pairs)]
     over = [bool(step.terminated[0] | step.truncated[0]) for step in steps]
     ends = [number + 1 for number, each in enumerate(over) if each or number == pairs - 1]

@@ -39,7 +39,7 @@ LOW, HIGH = LOG_STDS
 QUANTITY = (
     "y = mean of x over the members; its first half is mean, its second half raw",
     f"log_spread = {LOW} + {0.5 * (HIGH - LOW)} * (tanh(raw) + 1)",
-    "z = mean for the likeliest action, or mean + exp(log_spread) * standard normal noise for a drawn one",
+    "z = mean for the greedy action, or mean + exp(log_spread) * standard normal noise for a drawn one",
     "action = middle[0] + half[0] * tanh(z)",
 )
 

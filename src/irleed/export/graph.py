@@ -78,7 +78,7 @@ def write_graph(policy: Policy, path: Path) -> list[str]:
 
 
 def _choices(graph: Graph, policy: EnsemblePolicy, head: Softmax) -> tuple[Input, Outputs]:
-    """Log probabilities, of which the mean over members decides, and the likeliest action."""
+    """Log probabilities, of which the mean over members decides, and the greedy action."""
     x = _perceptrons(graph, policy)
     sharp = graph.constant("sharpness", np.asarray(head.sharpness)[:, None, None])
     each = graph.add("LogSoftmax", graph.add("Mul", x, sharp), axis=-1)
@@ -107,7 +107,7 @@ def _quantities(graph: Graph, policy: EnsemblePolicy, head: Squashing) -> tuple[
 
 
 def _table(graph: Graph, policy: TabularPolicy) -> tuple[Input, Outputs]:
-    """Log probabilities and the likeliest action, looked up."""
+    """Log probabilities and the greedy action, looked up."""
     table = np.asarray(policy.probabilities)
     with np.errstate(divide="ignore"):  # what is never done has log probability -inf
         scores = graph.constant("table", np.log(table).astype(np.float32))

@@ -6,7 +6,7 @@ from typing import Any, overload
 
 import numpy as np
 
-from irleed.data import Demonstrations, Reading, load
+from irleed.data import Demonstrations, ReadOptions, load
 from irleed.envs.gridworld import Gridworld
 from irleed.envs.mdp import FiniteMDP
 from irleed.envs.mdp_files import load_mdp
@@ -20,19 +20,19 @@ Data = Demonstrations | str | Path
 
 @overload
 def fit(
-    data: Data, mdp: FiniteMDP | Gridworld | str | Path, *, reading: Reading | None = None, **settings: Any
+    data: Data, mdp: FiniteMDP | Gridworld | str | Path, *, reading: ReadOptions | None = None, **settings: Any
 ) -> Fit: ...
 
 
 @overload
-def fit(data: Data, mdp: None = None, *, reading: Reading | None = None, **settings: Any) -> NetworkFit: ...
+def fit(data: Data, mdp: None = None, *, reading: ReadOptions | None = None, **settings: Any) -> NetworkFit: ...
 
 
 def fit(
     data: Data,
     mdp: FiniteMDP | Gridworld | str | Path | None = None,
     *,
-    reading: Reading | None = None,
+    reading: ReadOptions | None = None,
     **settings: Any,
 ) -> Fit | NetworkFit:
     """Learn a policy and everyone's expertise: in a finite MDP with tables, without one with networks.
@@ -41,10 +41,10 @@ def fit(
 
     - `data`: demonstrations, or the path of a file or folder of any format that is known.
     - `mdp`: where they were made, if that is a finite MDP: the MDP, a gridworld, or the path of a file.
-    - `reading`: of a path, see `irleed.data.Reading`.
+    - `reading`: of a path, see `irleed.data.ReadOptions`.
     - `settings`: those of `irleed.fit.tabular.fit` with an MDP, of `irleed.fit.networks` without.
     """
-    path, reading = None if isinstance(data, Demonstrations) else str(data), reading or Reading()
+    path, reading = None if isinstance(data, Demonstrations) else str(data), reading or ReadOptions()
     if not isinstance(data, Demonstrations):
         data = load(data, reading)
     grid = None

@@ -23,12 +23,12 @@ from irleed.fit.result import AbstractFit, Origin
 from irleed.fit.validation import at_chance, check, needed, prepared, too_large
 from irleed.model.expertise import Expertise
 from irleed.policies.ensemble import EnsemblePolicy
-from irleed.rollout import AbstractArena, drawn, likeliest
-from irleed.rollout.evaluation import Earned
-from irleed.runs.checkpoint import Keeper
+from irleed.rollout import AbstractBackend, greedy_action, sampled_action
+from irleed.rollout.evaluation import ReturnEstimate
+from irleed.runs.checkpoint import Checkpointer
 
 MEMBERS = 8
-EPISODES = 50  # that the policy plays, by its likeliest actions and by drawn ones
+EPISODES = 50  # that the policy plays, by its greedy actions and by sampled ones
 
 
 class NetworkFit(AbstractFit):
@@ -37,7 +37,7 @@ class NetworkFit(AbstractFit):
     policy: EnsemblePolicy
     expertise: Expertise
     origin: Origin
-    returns: tuple[Earned, ...] = eqx.field(static=True)  # of the policy and of the demonstrators; none offline
+    returns: tuple[ReturnEstimate, ...] = eqx.field(static=True)  # of the policy and of the demonstrators; none offline
     history: tuple[dict[str, int | float], ...] = eqx.field(static=True)  # mean loss; empty where agents played
     warnings: tuple[str, ...] = eqx.field(static=True)
     members: int = eqx.field(static=True)  # runs that it is made of
@@ -67,11 +67,11 @@ def fit_networks(
     demonstrations: Demonstrations,
     algorithm: Algorithm | None = None,
     *,
-    arena: AbstractArena | None = None,
+    backend: AbstractBackend | None = None,
     members: int = MEMBERS,
     seed: int = 0,
     progress: Progress | None = None,
-    keeper: Keeper | None = None,
+    checkpointer: Checkpointer | None = None,
 ) -> NetworkFit:
     r"""Learn from demonstrations by an ensemble of networks trained side by side.
 
@@ -92,24 +92,24 @@ def fit_networks(
 
     **Arguments:**
 
-    - `algorithm`: IRLEED by default, offline, or online if there is an arena; see `irleed.algorithms`.
-      Agents need an arena.
-    - `arena`: where agents learn, and where what was learnt is tried; see `irleed.rollout`.
+    - `algorithm`: IRLEED by default, offline, or online if there is a backend; see `irleed.algorithms`.
+      Agents need a backend.
+    - `backend`: where agents learn, and where what was learnt is tried; see `irleed.rollout`.
     - `members`: of the ensemble.
     - `progress`: called as the fit proceeds, with the steps done, how many there are and, now and then, `loss=`.
-    - `keeper`: keeps the run in a folder, and goes on from there; see `irleed.runs.checkpoint`.
+    - `checkpointer`: keeps the run in a folder, and goes on from there; see `irleed.runs.checkpoint`.
     """
     began = time.perf_counter()
     if algorithm is None:
-        online, continuous = arena is not None, not are_choices(demonstrations)
+        online, continuous = backend is not None, not are_choices(demonstrations)
         algorithm = network_algorithm(online=online, continuous=continuous)
-    actions = check(demonstrations, algorithm, arena, members)
+    actions = check(demonstrations, algorithm, backend, members)
     sample_key, train_key, play_key = jax.random.split(jax.random.key(seed), 3)
-    learnt_from = prepared(demonstrations, algorithm, actions, arena)
+    learnt_from = prepared(demonstrations, algorithm, actions, backend)
     seen = learnt_from.data
     chosen = [np.arange(seen.episodes)]
     chosen += [resampled(jax.random.fold_in(sample_key, member), seen) for member in range(1, members)]
-    keys, given = jax.random.split(train_key, members), (actions, seen.demonstrators, progress, keeper)
+    keys, given = jax.random.split(train_key, members), (actions, seen.demonstrators, progress, checkpointer)
     losses: list[tuple[int, np.ndarray]] = []
     if isinstance(algorithm, AbstractOffline) and too_large(seen, members):
         data = Transitions.at(seen, some_of_everyone(seen))
@@ -121,7 +121,7 @@ def fit_networks(
         if isinstance(algorithm, AbstractOffline):
             state, losses = train_all(algorithm, keys, many, *given)
         else:
-            state = needed(arena).learn(algorithm, keys, many, *given[1:]).learner
+            state = needed(backend).learn(algorithm, keys, many, *given[1:]).learner
     kept, lost = _sound(algorithm, state)
     parameters = jax.tree.map(lambda leaf: np.asarray(leaf)[kept], state.parameters)
     policy = EnsemblePolicy(jax.vmap(algorithm.policy)(parameters), learnt_from.conditioning)
@@ -132,12 +132,12 @@ def fit_networks(
         policy=policy,
         expertise=expertise,
         origin=Origin.of(demonstrations, algorithm, seeds=members, seed=seed),
-        returns=() if arena is None else _earned(play_key, arena, policy, demonstrations),
+        returns=() if backend is None else _earned(play_key, backend, policy, demonstrations),
         history=tuple({"step": step, "loss": float(loss[kept].mean())} for step, loss in losses),
         warnings=(*lost, *learnt_from.warnings, *chance),
         members=len(kept),
         steps=algorithm.steps,
-        seconds=time.perf_counter() - began + (0.0 if keeper is None else keeper.earlier),
+        seconds=time.perf_counter() - began + (0.0 if checkpointer is None else checkpointer.earlier),
     )
 
 
@@ -164,7 +164,7 @@ def train_from_disk(
     actions: Actions,
     demonstrators: int,
     progress: Progress | None = None,
-    keeper: Keeper | None = None,
+    checkpointer: Checkpointer | None = None,
 ) -> tuple[TrainState, list[tuple[int, np.ndarray]]]:
     """What `train_all` does, with batches that are read ahead: for data that memory would not hold."""
     split = jax.vmap(jax.random.split)(keys)
@@ -180,7 +180,7 @@ def train_from_disk(
 
     shapes = functools.partial(_init_all.eval_shape, *given)
     part = -(-algorithm.steps // PARTS)
-    return in_parts(lambda: _init_all(*given), on, len(keys), algorithm.steps, part, progress, keeper, shapes)
+    return in_parts(lambda: _init_all(*given), on, len(keys), algorithm.steps, part, progress, checkpointer, shapes)
 
 
 @jax.jit(static_argnames=("actions", "demonstrators"), compiler_options={"xla_backend_optimization_level": 0})
@@ -210,14 +210,18 @@ def _sound(algorithm: Algorithm, state) -> tuple[Int[np.ndarray, " K"], tuple[st
     return np.flatnonzero(step < 0), (f"{said}; they are left out of the policy and the intervals",)
 
 
-def _earned(key: Key, arena: AbstractArena, policy: EnsemblePolicy, data: Demonstrations) -> tuple[Earned, ...]:
-    """What the policy earns in the arena, and beside it what the demonstrators did, if that is known."""
+def _earned(
+    key: Key, backend: AbstractBackend, policy: EnsemblePolicy, data: Demonstrations
+) -> tuple[ReturnEstimate, ...]:
+    """What the policy earns in the backend, and beside it what the demonstrators did, if that is known."""
     actor = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], policy.actor)
     rows = [
-        Earned.of(f"policy, {name} actions", arena.returns(jax.random.fold_in(key, number), actor, act, EPISODES)[0])
-        for number, (name, act) in enumerate((("likeliest", likeliest), ("drawn", drawn)))
+        ReturnEstimate.of(
+            f"policy, {name} actions", backend.returns(jax.random.fold_in(key, number), actor, act, EPISODES)[0]
+        )
+        for number, (name, act) in enumerate((("greedy", greedy_action), ("sampled", sampled_action)))
     ]
     returns = data.returns()
     if returns is not None:
-        rows += [Earned.of(name, returns[data.owner == number]) for number, name in enumerate(data.names)]
+        rows += [ReturnEstimate.of(name, returns[data.owner == number]) for number, name in enumerate(data.names)]
     return tuple(rows)

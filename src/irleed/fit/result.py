@@ -12,13 +12,13 @@ import numpy as np
 
 from irleed._io.files import beside, file_digest, write_signed, writing
 from irleed.analysis import departures
-from irleed.data import Demonstrations, Reading
+from irleed.data import Demonstrations, ReadOptions
 from irleed.model.expertise import Expertise
 from irleed.report import figures
 from irleed.report import figures as style
 from irleed.report.markup import join, listing, paragraph
 from irleed.report.page import page
-from irleed.rollout.evaluation import Earned
+from irleed.rollout.evaluation import ReturnEstimate
 from irleed.runs.directory import ANSWER, POLICY, fingerprint, open_run, plain
 from irleed.runs.kinds import FitRun
 from irleed.runs.reader import read_run
@@ -33,7 +33,7 @@ class Origin(eqx.Module):
     data: Demonstrations
     settings: tuple[tuple[str, Any], ...] = eqx.field(static=True)  # by their names
     path: str | None = eqx.field(static=True, default=None)  # of the data, if they were read
-    reading: Reading = eqx.field(static=True, default=Reading())
+    reading: ReadOptions = eqx.field(static=True, default=ReadOptions())
     grid: tuple[int, int] | None = eqx.field(static=True, default=None)  # rows and columns, in a gridworld
 
     @classmethod
@@ -48,7 +48,7 @@ class AbstractFit(eqx.Module):
     policy: eqx.AbstractVar[Any]  # a `Policy`
     expertise: eqx.AbstractVar[Expertise]
     origin: eqx.AbstractVar[Origin]
-    returns: eqx.AbstractVar[tuple[Earned, ...]]  # of the policy and of the demonstrators, where they are known
+    returns: eqx.AbstractVar[tuple[ReturnEstimate, ...]]  # of the policy and of the demonstrators, where they are known
 
     @abc.abstractmethod
     def summary(self) -> dict[str, object]:
@@ -86,7 +86,7 @@ class AbstractFit(eqx.Module):
         return join([paragraph(said), *odd]) + self.expertise._repr_html_()
 
 
-def as_rows(returns: tuple[Earned, ...]) -> list[dict[str, object]]:
+def as_rows(returns: tuple[ReturnEstimate, ...]) -> list[dict[str, object]]:
     """Returns as plain values, for JSON. What was computed, not played, has 0 episodes and an interval of no width."""
     return [{key: None if value != value else value for key, value in vars(row).items()} for row in returns]
 

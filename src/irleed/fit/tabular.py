@@ -24,7 +24,7 @@ from irleed.fit.result import AbstractFit, Origin, as_rows
 from irleed.fit.validation import at_chance
 from irleed.model.expertise import INTERVAL, Expertise
 from irleed.policies.tabular import TabularPolicy, boltzmann_probabilities
-from irleed.rollout.evaluation import Earned
+from irleed.rollout.evaluation import ReturnEstimate
 
 # How sharp the policy is that users get, in standard deviations of the advantages.
 SHARPNESS = 0.5
@@ -40,7 +40,7 @@ class Fit(AbstractFit):
     bias: Float[Array, "D F"]
     origin: Origin
     # Of the policy and of the demonstrators, by the MDP's true reward; none where that is not known.
-    returns: tuple[Earned, ...] = eqx.field(static=True)
+    returns: tuple[ReturnEstimate, ...] = eqx.field(static=True)
     history: tuple[dict[str, int | float], ...] = eqx.field(static=True)
     converged: bool = eqx.field(static=True)
     warnings: tuple[str, ...] = eqx.field(static=True)
@@ -121,7 +121,7 @@ def _policy(mdp, weights, sharpness):
     return boltzmann_probabilities(optimal_q_values(mdp, mdp.rewards(weights)), sharpness)
 
 
-def _earned(mdp: FiniteMDP, policy: TabularPolicy, data: Demonstrations) -> tuple[Earned, ...]:
+def _earned(mdp: FiniteMDP, policy: TabularPolicy, data: Demonstrations) -> tuple[ReturnEstimate, ...]:
     """By the MDP's true reward, if it has one: what the policy earns, exactly, and beside it what everyone did.
 
     Over as many steps as the longest demonstration has: nobody was given more. All are measured by the same reward,
@@ -132,12 +132,12 @@ def _earned(mdp: FiniteMDP, policy: TabularPolicy, data: Demonstrations) -> tupl
     table, reward, state = np.asarray(policy.probabilities), np.asarray(mdp.reward), np.asarray(data.obs).astype(int)
     likeliest = np.eye(mdp.actions)[table.argmax(-1)]
     exact = np.asarray(_expected_returns(mdp, np.stack([likeliest, table]), int(data.length.max()))).tolist()
-    names = ("policy, likeliest actions", "policy, drawn actions")
-    rows = [Earned(name, 0, value, value, value) for name, value in zip(names, exact, strict=True)]
+    names = ("policy, greedy actions", "policy, sampled actions")
+    rows = [ReturnEstimate(name, 0, value, value, value) for name, value in zip(names, exact, strict=True)]
     row, action = np.asarray(data.row), np.asarray(data.action).astype(int)
     paid = reward[state[row + 1]] if reward.ndim == 1 else reward[state[row], action]
     total = np.bincount(np.asarray(data.episode), paid, data.episodes)
-    return (*rows, *(Earned.of(name, total[data.owner == number]) for number, name in enumerate(data.names)))
+    return (*rows, *(ReturnEstimate.of(name, total[data.owner == number]) for number, name in enumerate(data.names)))
 
 
 @functools.partial(jax.jit, static_argnames="horizon")

@@ -20,7 +20,7 @@ from irleed.envs.step import Actions, Bounds
 from irleed.errors import ConfigError, SpaceError, problem
 from irleed.fit.defaults import Algorithm
 from irleed.model.expertise import Expertise
-from irleed.rollout import AbstractArena
+from irleed.rollout import AbstractBackend
 
 MOST_ACTIONS = 10_000  # larger numbers are something else than choices
 WIDER = 0.05  # how much wider than the data bounds are that nobody told us, in widths
@@ -29,7 +29,7 @@ COARSE = 0.01  # of their range, that rounding to single precision may change an
 GAIN = 0.02  # nats a transition and number of an action: networks gain as much by memorising
 
 
-def check(data: Demonstrations, algorithm: Algorithm, arena: AbstractArena | None, members: int) -> Actions:
+def check(data: Demonstrations, algorithm: Algorithm, backend: AbstractBackend | None, members: int) -> Actions:
     """The number of actions, or the bounds of what they are made of; what cannot be fitted is refused."""
     least = algorithm.learning_starts + 1 if isinstance(algorithm, AbstractAgent) else 1
     for name, value, lowest in (("seeds", members, 1), ("steps", algorithm.steps, least)):
@@ -37,24 +37,24 @@ def check(data: Demonstrations, algorithm: Algorithm, arena: AbstractArena | Non
             remedy = "choose a larger number" + (": the first ones only fill the replay buffer" if lowest > 1 else "")
             raise ConfigError(problem(f"--{name}", got=value, expected=f"{lowest} or more", remedy=remedy))
     if isinstance(algorithm, AbstractAgent):
-        needed(arena)
-    if arena is not None and data.obs.shape[1:] != arena.observation_shape:
-        got, expected = f"shape {data.obs.shape[1:]}", f"{arena.observation_shape}, the environment's"
+        needed(backend)
+    if backend is not None and data.obs.shape[1:] != backend.observation_shape:
+        got, expected = f"shape {data.obs.shape[1:]}", f"{backend.observation_shape}, the environment's"
         raise SpaceError(problem("observations", got=got, expected=expected, remedy="name the one they were made in"))
     discrete = are_choices(data) and "discrete" in algorithm.action_kinds
     if not discrete and "continuous" not in algorithm.action_kinds:
         got = f"{type(algorithm).__name__}, which is for one whole number each"
         expected = "an algorithm for actions that are any numbers"
         raise SpaceError(problem("actions", got=got, expected=expected, remedy="choose irleed, iq, ileed or bc"))
-    return _choices(np.asarray(data.action), arena) if discrete else _bounds(vectors(data), arena)
+    return _choices(np.asarray(data.action), backend) if discrete else _bounds(vectors(data), backend)
 
 
-def needed(arena: AbstractArena | None) -> AbstractArena:
-    """The arena, which an agent cannot do without."""
-    if arena is None:
+def needed(backend: AbstractBackend | None) -> AbstractBackend:
+    """The backend, which an agent cannot do without."""
+    if backend is None:
         remedy = "name one, or choose an algorithm that learns offline"
         raise ConfigError(problem("an agent", got="no environment", expected="one to play in", remedy=remedy))
-    return arena
+    return backend
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Prepared:
     warnings: tuple[str, ...]
 
 
-def prepared(data: Demonstrations, algorithm: Algorithm, actions: Actions, arena: AbstractArena | None) -> Prepared:
+def prepared(data: Demonstrations, algorithm: Algorithm, actions: Actions, backend: AbstractBackend | None) -> Prepared:
     """Leave out what would decide a fit though it is hardly part of the data, and say so.
 
     Ordinary data are handed on as they are. Agents see observations as the environment gives them, in single precision;
@@ -74,7 +74,7 @@ def prepared(data: Demonstrations, algorithm: Algorithm, actions: Actions, arena
     """
     obs, bounds, kept, warnings = cautions.ranges_of(data.obs), None, data, []
     if isinstance(actions, Bounds):
-        bounds = None if arena is None else (actions.low, actions.high)
+        bounds = None if backend is None else (actions.low, actions.high)
         off = _outlying(vectors(data), actions)
         if len(off):
             kept = data.without(off)
@@ -136,27 +136,27 @@ def at_chance(data: Demonstrations, expertise: Expertise, *, continuous: bool = 
     return [f"log likelihood at chance: {compared}; little or nothing was learnt of how actions depend on them"]
 
 
-def _choices(action: np.ndarray, arena: AbstractArena | None) -> int:
+def _choices(action: np.ndarray, backend: AbstractBackend | None) -> int:
     """The number of actions, from the environment or from the data."""
     if action.min() < 0 or action.max() >= MOST_ACTIONS:
         got, remedy = f"{action.min()} to {action.max()}", "number the actions from 0"
         raise SpaceError(problem("actions", got=got, expected=f"0 to {MOST_ACTIONS - 1} at most", remedy=remedy))
-    if arena is None:
+    if backend is None:
         if action.max() == 0:
             expected, remedy = "two actions or more from 0", "add data where there is a choice"
             raise SpaceError(problem("actions", got="0 alone", expected=expected, remedy=remedy))
         return int(action.max()) + 1
-    if not isinstance(arena.actions, int):
-        got, expected = "one whole number each", f"{arena.actions.size} numbers, the environment's"
+    if not isinstance(backend.actions, int):
+        got, expected = "one whole number each", f"{backend.actions.size} numbers, the environment's"
         raise SpaceError(problem("actions", got=got, expected=expected, remedy="name the one they were made in"))
-    if action.max() >= arena.actions:
-        expected = f"0 to {arena.actions - 1}, the environment's"
+    if action.max() >= backend.actions:
+        expected = f"0 to {backend.actions - 1}, the environment's"
         remedy = "name the one they were made in"
         raise SpaceError(problem("actions", got=int(action.max()), expected=expected, remedy=remedy))
-    return arena.actions
+    return backend.actions
 
 
-def _bounds(action: Shaped[np.ndarray, "N A"], arena: AbstractArena | None) -> Bounds:
+def _bounds(action: Shaped[np.ndarray, "N A"], backend: AbstractBackend | None) -> Bounds:
     """The environment's bounds; without one, those of `_own_bounds`."""
     ranges = Ranges.of(action)
     low, high = action.min(0), action.max(0)
@@ -166,9 +166,9 @@ def _bounds(action: Shaped[np.ndarray, "N A"], arena: AbstractArena | None) -> B
         got, expected = f"{low[column]:g} in all of them as number {column}", "numbers that differ"
         raise SpaceError(problem("actions", got=got, expected=expected, remedy="leave out what is not chosen"))
     _resolved(ranges)
-    if arena is None:
+    if backend is None:
         return Bounds(*_own_bounds(ranges))
-    bounds = arena.actions
+    bounds = backend.actions
     if isinstance(bounds, int) or bounds.size != len(low):
         got = f"{len(low)} numbers each"
         expected = "one whole number each" if isinstance(bounds, int) else f"{bounds.size} numbers, the environment's"

@@ -70,7 +70,7 @@ def _overview(caption: str, first: str, runs: list[FitRun], *left_out: str) -> S
             "algorithm": run.config.get("algorithm"),
             "data": _file(run.config.get("data")),
             "steps": run.steps,
-            **dict(zip(("return, likeliest actions", "return, drawn actions"), _two(run), strict=True)),
+            **dict(zip(("return, greedy actions", "return, sampled actions"), _two(run), strict=True)),
             "log likelihood": _likelihood(run),
             "most precise": compared(run)[0].name if judged(run) else "says nothing of it",
         }
@@ -115,7 +115,7 @@ def _returns(runs: list[FitRun]) -> Safe | None:
     label = f"Mean return of each run's policy: {listed([f'{e.name} {number(e.value)}' for e, _ in rows])}"
     axis = "mean return, with 90 % interval"
     return figure(
-        "What each policy earned by its likeliest actions, and the best demonstrator.",
+        "What each policy earned by its greedy actions, and the best demonstrator.",
         svg.forest(rows, label=label, axis=axis),
     )
 

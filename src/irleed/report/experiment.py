@@ -74,7 +74,7 @@ def _panels(rows: list[Fields], settings: list[str]) -> list[Safe]:
         label = f"{setting}: {axis}, with 95 % interval, best first: {listed([e.name for e, _ in greedy], 12)}"
         drawn = svg.forest(greedy, label=label, axis=axis, reference=1.0 if relative else None)
         plots.append(figure(setting, drawn))
-    words = "By likeliest actions, with 95 % intervals over data sets; circles are IRLEED, squares the others."
+    words = "By greedy actions, with 95 % intervals over data sets; circles are IRLEED, squares the others."
     return [paragraph(words), element("div", *plots, class_="figures")]
 
 

@@ -124,7 +124,7 @@ def improvement(
     - `baseline`, `ours`: mean returns of the two methods compared; NaN where a setting was not run.
     - `level`: the entry of `max_precision`, outlined in the heat map, that the curves belong to.
     - `curves`: methods by name, in the order of their colours.
-    - `demonstrators`: the demonstrators' mean return, drawn as a dashed line.
+    - `demonstrators`: the demonstrators' mean return, sampled as a dashed line.
     - `against`: what the baseline is called.
     """
     figure = Figure(figsize=(PAGE, 3.1), layout="constrained")

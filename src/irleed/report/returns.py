@@ -48,7 +48,7 @@ def _film(run: FitRun, room: int) -> list[Safe]:
         return [paragraph(f"No film of an episode: {film}", kind="note")]
     each = "every step" if film.every == 1 else f"one step in {film.every}"
     said = (
-        f"An episode by the policy's likeliest actions, from seed {film.seed}: return {number(film.total)} in "
+        f"An episode by the policy's greedy actions, from seed {film.seed}: return {number(film.total)} in "
         f"{counted(film.steps, 'step')}; {each} is shown."
     )
     label = f"{name(run.config.get('env'))}: {said}"
@@ -103,9 +103,9 @@ def said(run: FitRun) -> list[str]:
 
 
 def _computed(tried: list[Estimate], shown: list[Estimate]) -> list[str]:
-    """The same of a policy whose returns were computed, by its likeliest actions and by drawn ones."""
+    """The same of a policy whose returns were computed, by its greedy actions and by sampled ones."""
     first, second = tried
-    said = f"The policy earns {interval(first)} by its likeliest actions and {interval(second)} by drawn ones, exactly."
+    said = f"The policy earns {interval(first)} by its greedy actions and {interval(second)} by sampled ones, exactly."
     how = (
         "Returns are undiscounted and by the true reward of the MDP: of the policy what is expected over as many steps "
         "as the longest demonstration has, so that it needs no interval; of the demonstrators what they did."

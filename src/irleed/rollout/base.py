@@ -14,23 +14,23 @@ from irleed.data.transitions import Transitions
 from irleed.envs.step import Actions
 from irleed.policies.actor import AbstractActor
 from irleed.rollout.evaluation import Played
-from irleed.runs.checkpoint import Keeper
+from irleed.runs.checkpoint import Checkpointer
 
 # From an actor, a key and an observation to an action; a function of a module, so that it is compiled once.
 ActorAct = Callable[[Any, Key, Shaped[Array, "..."]], Shaped[Array, "..."]]
 
 
-def likeliest(policy: AbstractActor, key: Key, obs: Shaped[Array, "..."]) -> Shaped[Array, "..."]:
+def greedy_action(policy: AbstractActor, key: Key, obs: Shaped[Array, "..."]) -> Shaped[Array, "..."]:
     """Act as a policy deems best."""
     return policy.act(key, obs, greedy=True)
 
 
-def drawn(policy: AbstractActor, key: Key, obs: Shaped[Array, "..."]) -> Shaped[Array, "..."]:
+def sampled_action(policy: AbstractActor, key: Key, obs: Shaped[Array, "..."]) -> Shaped[Array, "..."]:
     """Act as a policy's probabilities say."""
     return policy.act(key, obs)
 
 
-class AbstractArena(abc.ABC):
+class AbstractBackend(abc.ABC):
     """One environment for P actors (values with a leading axis) or P agents."""
 
     actions: Actions
@@ -56,9 +56,9 @@ class AbstractArena(abc.ABC):
         data: Transitions | None,
         demonstrators: int,
         progress: Progress | None = None,
-        keeper: Keeper | None = None,
+        checkpointer: Checkpointer | None = None,
     ) -> AgentState:
-        """A whole run for each key, each with its own data if there are any; kept by `keeper`, if there is one."""
+        """A whole run for each key, each with its own data if there are any, with checkpoints if asked for."""
 
 
 def counted(agent: AbstractAgent, progress: Progress | None) -> Progress | None:

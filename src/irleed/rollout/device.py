@@ -14,12 +14,12 @@ from irleed.algorithms.interaction import advance_on_device, begin_on_device
 from irleed.algorithms.training import PARTS, Progress, in_parts
 from irleed.data.transitions import Transitions
 from irleed.envs.step import AbstractEnv
-from irleed.rollout.base import AbstractArena, ActorAct, counted, how_many
+from irleed.rollout.base import AbstractBackend, ActorAct, counted, how_many
 from irleed.rollout.evaluation import Played, play
-from irleed.runs.checkpoint import Keeper
+from irleed.runs.checkpoint import Checkpointer
 
 
-class DeviceArena(AbstractArena):
+class DeviceBackend(AbstractBackend):
     """An environment in pure JAX."""
 
     def __init__(self, env: AbstractEnv) -> None:
@@ -29,12 +29,12 @@ class DeviceArena(AbstractArena):
         """Nothing to let go of."""
 
     def play(self, key: Key, actors: Any, act: ActorAct, episodes: int) -> Played:
-        """See `AbstractArena.play`."""
+        """See `AbstractBackend.play`."""
         keys = jax.random.split(key, (how_many(actors), episodes))
         return jax.tree.map(np.asarray, _play_all(self.env, act, keys, actors))
 
     def returns(self, key: Key, actors: Any, act: ActorAct, episodes: int) -> Float[np.ndarray, "P E"]:
-        """See `AbstractArena.returns`."""
+        """See `AbstractBackend.returns`."""
         keys = jax.random.split(key, (how_many(actors), episodes))
         return np.asarray(_returns_all(self.env, act, keys, actors))
 
@@ -45,9 +45,9 @@ class DeviceArena(AbstractArena):
         data: Transitions | None,
         demonstrators: int,
         progress: Progress | None = None,
-        keeper: Keeper | None = None,
+        checkpointer: Checkpointer | None = None,
     ) -> AgentState:
-        """See `AbstractArena.learn`."""
+        """See `AbstractBackend.learn`."""
         groups = Groups(len(keys))
         given = list(zip(groups.split(keys), groups.split(data), strict=True))
 
@@ -61,7 +61,7 @@ class DeviceArena(AbstractArena):
             return groups.advance(ahead, carries, given)
 
         part = -(-agent.rounds // PARTS)
-        carries, _ = in_parts(start, on, len(keys), agent.rounds, part, counted(agent, progress), keeper)
+        carries, _ = in_parts(start, on, len(keys), agent.rounds, part, counted(agent, progress), checkpointer)
         return groups.join([state for state, _ in carries])
 
 

@@ -52,7 +52,7 @@ def play(key: Key, env: AbstractEnv, act: Act) -> Played:
 
 
 def returns(key: Key, env: AbstractEnv, policy: AbstractActor, episodes: int, *, greedy: bool) -> Float[Array, " E"]:
-    """Returns of so many episodes, by the likeliest actions or by drawn ones."""
+    """Returns of so many episodes, by the greedy actions or by sampled ones."""
 
     def one(own):
         return play(own, env, lambda act_key, obs: policy.act(act_key, obs, greedy)).total
@@ -61,7 +61,7 @@ def returns(key: Key, env: AbstractEnv, policy: AbstractActor, episodes: int, *,
 
 
 @dataclasses.dataclass(frozen=True)
-class Earned:
+class ReturnEstimate:
     """Mean return of so many episodes, and the 90 % interval of that mean; NaN for a single episode."""
 
     who: str
@@ -71,7 +71,7 @@ class Earned:
     high: float
 
     @classmethod
-    def of(cls, who: str, returns: Float[Array, " E"]) -> "Earned":
+    def of(cls, who: str, returns: Float[Array, " E"]) -> "ReturnEstimate":
         """From the returns, by Student's distribution."""
         count, mean = len(returns), float(np.mean(returns))
         if count == 1:

@@ -16,18 +16,18 @@ from irleed.data.transitions import Transitions
 from irleed.envs.host import HostEnv, make_host
 from irleed.envs.mujoco import TASKS
 from irleed.envs.step import Transition
-from irleed.rollout.base import AbstractArena, ActorAct, counted, how_many
+from irleed.rollout.base import AbstractBackend, ActorAct, counted, how_many
 from irleed.rollout.evaluation import Played
-from irleed.runs.checkpoint import Keeper
+from irleed.runs.checkpoint import Checkpointer
 
 MOST_LANES = 4096  # at a time
-HOST_PARTS, LEAST_PART = 20, 1_000  # of a run: new episodes at each, see `HostArena.learn`
+HOST_PARTS, LEAST_PART = 20, 1_000  # of a run: new episodes at each, see `HostBackend.learn`
 
 # What happens in every lane, step by step, and which lanes are still in their first episode.
 Steps = Iterator[tuple[Transition, Bool[np.ndarray, " L"]]]
 
 
-class HostArena(AbstractArena):
+class HostBackend(AbstractBackend):
     """A Gymnasium environment, its lanes spread over worker processes; robots of MuJoCo's over threads.
 
     An episode that has not ended after `limit` steps counts as it stands.
@@ -40,7 +40,7 @@ class HostArena(AbstractArena):
         self.actions, self.observation_shape = self._host.actions, self._host.observation_shape
 
     def play(self, key: Key, actors: Any, act: ActorAct, episodes: int) -> Played:
-        """See `AbstractArena.play`."""
+        """See `AbstractBackend.play`."""
         parts = []
         for steps in self._batches(key, actors, act, episodes):
             seen = [(seen.obs, seen.next_obs, seen.action, seen.reward, seen.terminated, on) for seen, on in steps]
@@ -50,7 +50,7 @@ class HostArena(AbstractArena):
         return jax.tree.map(lambda *leaves: _gathered(leaves, how_many(actors), episodes), *filled)
 
     def returns(self, key: Key, actors: Any, act: ActorAct, episodes: int) -> Float[np.ndarray, "P E"]:
-        """See `AbstractArena.returns`."""
+        """See `AbstractBackend.returns`."""
         parts = [
             np.asarray(sum(np.where(on, seen.reward, 0.0) for seen, on in steps))
             for steps in self._batches(key, actors, act, episodes)
@@ -64,9 +64,9 @@ class HostArena(AbstractArena):
         data: Transitions | None,
         demonstrators: int,
         progress: Progress | None = None,
-        keeper: Keeper | None = None,
+        checkpointer: Checkpointer | None = None,
     ) -> AgentState:
-        """See `AbstractArena.learn`.
+        """See `AbstractBackend.learn`.
 
         What goes on inside an environment cannot be kept. Every part of a run, a twentieth or a thousand rounds, begins
         new episodes by a seed of its own, whether or not the run was stopped before it: that cuts an episode short
@@ -81,7 +81,7 @@ class HostArena(AbstractArena):
             return state, np.mean([np.asarray(info.loss) for info in infos], 0)
 
         part = max(-(-agent.rounds // HOST_PARTS), LEAST_PART)
-        return in_parts(start, on, len(keys), agent.rounds, part, told, keeper)[0]
+        return in_parts(start, on, len(keys), agent.rounds, part, told, checkpointer)[0]
 
     def close(self) -> None:
         """Let go of the environments."""

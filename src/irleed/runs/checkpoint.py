@@ -55,7 +55,7 @@ class Log(Protocol):
         ...
 
 
-class Keeper:
+class Checkpointer:
     """Keeps a run in a folder; given to `fit_networks`, which goes on from what the folder has.
 
     **Arguments:**
@@ -85,7 +85,7 @@ class Keeper:
         self._cost, self._done = 0.0, 0
         self._steps: list[int] = []  # of the last two checkpoints that are sound
 
-    def __enter__(self) -> "Keeper":
+    def __enter__(self) -> "Checkpointer":
         return self
 
     def __exit__(

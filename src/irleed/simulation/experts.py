@@ -17,27 +17,29 @@ from irleed.data.transitions import Transitions, stack
 from irleed.model.networks import Mlp
 from irleed.policies.actor import Actor
 from irleed.policies.ensemble import EnsemblePolicy
-from irleed.rollout import AbstractArena, HostArena, drawn
+from irleed.rollout import AbstractBackend, HostBackend, sampled_action
 from irleed.rollout.evaluation import Played
 from irleed.rollout.trials import learn_and_try
 from irleed.runs.directory import prepare
 from irleed.simulation.critics import CriticDemonstrator, draw_demonstrators, save_critic, to_demonstrations
 
-EPISODES = 5  # by drawn actions, for the table
+EPISODES = 5  # by sampled actions, for the table
 
 
 class Stages:
     """A folder with one file a stage and run, and a table of them all."""
 
-    def __init__(self, folder: Path, arena: HostArena, seed: int) -> None:
-        self._folder, self._arena, self._key = folder, arena, jax.random.fold_in(jax.random.key(seed), 1)
+    def __init__(self, folder: Path, backend: HostBackend, seed: int) -> None:
+        self._folder, self._backend, self._key = folder, backend, jax.random.fold_in(jax.random.key(seed), 1)
         prepare(folder)
         with (folder / "stages.csv").open("w", newline="", encoding="utf-8") as file:
             csv.writer(file).writerow(("file", "run", "steps", "greedy", "drawn"))
 
     def keep(self, steps: int, policies: Actor, earned: Float[np.ndarray, " P"]) -> None:
         """The policies of all runs after so many steps."""
-        by_chance = self._arena.returns(jax.random.fold_in(self._key, steps), policies, drawn, EPISODES).mean(1)
+        by_chance = self._backend.returns(
+            jax.random.fold_in(self._key, steps), policies, sampled_action, EPISODES
+        ).mean(1)
         with (self._folder / "stages.csv").open("a", newline="", encoding="utf-8") as file:
             for number, (greedy, chance) in enumerate(zip(earned, by_chance, strict=True)):
                 name = f"{number}_{steps}.safetensors"
@@ -61,14 +63,14 @@ class Experts(NamedTuple):
     save: Callable[[Path, int], None]
 
 
-def by_reward(arena: AbstractArena, keys: Shaped[Array, " P"], agent: SoftQExpert, told: Progress) -> Experts:
+def by_reward(backend: AbstractBackend, keys: Shaped[Array, " P"], agent: SoftQExpert, told: Progress) -> Experts:
     """Soft Q-learning on the true reward."""
-    learnt = arena.learn(agent, keys, None, 0, told).learner
+    learnt = backend.learn(agent, keys, None, 0, told).learner
     return _critics(jax.vmap(agent.policy)(learnt.parameters), learnt.diverged, learnt.parameters.actor.network)
 
 
 def by_imitation(
-    arena: AbstractArena, key: Key, critic: Mlp, episodes: int, learner: OfflineIrleed, seeds: int, told: Progress
+    backend: AbstractBackend, key: Key, critic: Mlp, episodes: int, learner: OfflineIrleed, seeds: int, told: Progress
 ) -> Experts:
     """Inverse soft Q-learning from the play of a critic: how the critics of the paper's demonstrators were made.
 
@@ -77,14 +79,14 @@ def by_imitation(
     """
     play_key, learn_key = jax.random.split(key)
     expert = draw_demonstrators(play_key, critic, np.inf, 0.0, 1)
-    played = arena.play(play_key, expert, CriticDemonstrator.act, episodes)
+    played = backend.play(play_key, expert, CriticDemonstrator.act, episodes)
     learn_keys = jax.random.split(learn_key, seeds)
-    state, _ = train_all(learner, learn_keys, _copies(played, seeds), arena.actions, 1, told)
+    state, _ = train_all(learner, learn_keys, _copies(played, seeds), backend.actions, 1, told)
     return _critics(jax.vmap(learner.policy)(state.parameters), state.diverged, state.parameters.actor.network)
 
 
 def by_actor_critic(
-    arena: HostArena,
+    backend: HostBackend,
     keys: Shaped[Array, " P"],
     agent: SacExpert | SacIrleed,
     told: Progress,
@@ -95,17 +97,19 @@ def by_actor_critic(
     """Soft actor-critic on the true reward, or from data; so many stages are kept, if there is a place for them."""
     demonstrators = 0 if data is None else 1
     if stages is None:
-        learnt = arena.learn(agent, keys, data, demonstrators, told).learner
+        learnt = backend.learn(agent, keys, data, demonstrators, told).learner
     else:
         watched = {"every": -(-agent.steps // count), "episodes": STAGE_EPISODES, "look": stages.keep}
-        learnt = learn_and_try(agent, keys, arena, keys[0], data, demonstrators, progress=told, **watched)[0].learner
+        learnt = learn_and_try(agent, keys, backend, keys[0], data, demonstrators, progress=told, **watched)[0].learner
     policies = jax.vmap(agent.policy)(learnt.parameters)
     return Experts(policies, learnt.diverged, lambda path, number: one_of(policies, number).save(path))
 
 
-def shown_by(arena: HostArena, key: Key, policy: EnsemblePolicy, episodes: int, seeds: int) -> Transitions:
-    """So many episodes of a policy by drawn actions, the same for every run."""
-    played = arena.play(key, jax.tree.map(lambda leaf: np.asarray(leaf)[None], policy.actor), drawn, episodes)
+def shown_by(backend: HostBackend, key: Key, policy: EnsemblePolicy, episodes: int, seeds: int) -> Transitions:
+    """So many episodes of a policy by sampled actions, the same for every run."""
+    played = backend.play(
+        key, jax.tree.map(lambda leaf: np.asarray(leaf)[None], policy.actor), sampled_action, episodes
+    )
     return _copies(played, seeds)
 
 

@@ -2,20 +2,19 @@
 
 import pytest
 
-from irleed.data.formats import Reading
 from irleed.errors import DataError
 
 
 @pytest.fixture
 def refusal(request):
-    """A function of a path and a `Reading`, or its fields: the message, which is one line and names what is wrong.
+    """A function of a path and a `ReadOptions`, or its fields: the message, which is one line and names what is wrong.
 
     The reader is that of the `FORMAT` of the test's module, or `kind`.
     """
 
-    def message(path, reading: Reading | None = None, kind=None, **choices) -> str:
+    def message(path, reading: ReadOptions | None = None, kind=None, **choices) -> str:
         with pytest.raises(DataError) as caught:
-            (kind or request.module.FORMAT).read(path, reading or Reading(**choices))
+            (kind or request.module.FORMAT).read(path, reading or ReadOptions(**choices))
         said = str(caught.value)
         assert len(said.splitlines()) == 1
         assert said.startswith(str(path))

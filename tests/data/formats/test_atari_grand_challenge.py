@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from irleed.data import Reading, lazy, load
+from irleed.data import ReadOptions, lazy, load
 from irleed.data.formats.atari_grand_challenge import FORMAT
 from irleed.data.lazy import LazyRows
 
@@ -35,7 +35,7 @@ def folder(path, episodes=((2, 5), (11, 4)), first=0, game="qbert", head=HEAD, *
 
 def test_every_screen_meets_its_action(tmp_path):
     path = folder(tmp_path)
-    data = FORMAT.read(path, Reading())
+    data = FORMAT.read(path, ReadOptions())
     assert FORMAT.recognises(path)
     assert data.names == ("qbert 2", "qbert 11") and data.length.tolist() == [4, 3]
     assert data.obs.dtype == np.uint8 and data.obs.shape == (9, *SIZE, 3)
@@ -47,22 +47,24 @@ def test_every_screen_meets_its_action(tmp_path):
 
 def test_a_reward_belongs_to_the_action_before_it(tmp_path):
     """Row t is written when screen t is reached: what it earned was earned by the action of row t - 1."""
-    assert FORMAT.read(folder(tmp_path), Reading()).reward.tolist() == [10, 20, 30, 40, 10, 20, 30]
+    assert FORMAT.read(folder(tmp_path), ReadOptions()).reward.tolist() == [10, 20, 30, 40, 10, 20, 30]
 
 
 def test_screens_may_start_at_one_and_texts_without_a_line_on_top(tmp_path):
-    data = FORMAT.read(folder(tmp_path, first=1, head=HEAD[1:]), Reading())
+    data = FORMAT.read(folder(tmp_path, first=1, head=HEAD[1:]), ReadOptions())
     assert data.length.tolist() == [3, 2] and data.action.tolist() == [1, 2, 0, 1, 2]
     np.testing.assert_array_equal(data.obs[0], screen(2, 1))
 
 
 def test_flags_as_words_and_an_episode_that_was_given_up(tmp_path):
-    data = FORMAT.read(folder(tmp_path, episodes=((3, 3),), lines={0: "0,0,0,False,17", 2: "2,0,0,False,1"}), Reading())
+    data = FORMAT.read(
+        folder(tmp_path, episodes=((3, 3),), lines={0: "0,0,0,False,17", 2: "2,0,0,False,1"}), ReadOptions()
+    )
     assert data.truncated.tolist() == [False, True] and data.action.tolist() == [17, 1]
 
 
 def test_small_and_grey_and_one_who_plays_all(tmp_path):
-    data = FORMAT.read(folder(tmp_path), Reading("game", obs=("grey84",)))
+    data = FORMAT.read(folder(tmp_path), ReadOptions("game", obs=("grey84",)))
     assert data.names == ("qbert",) and data.obs.shape == (9, 84, 84) and data.obs.dtype == np.uint8
     first = screen(2, 0)[:1, :1]
     assert abs(float(data.obs[0, 0, 0]) - float(np.array(Image.fromarray(first).convert("L"))[0, 0])) <= 1
@@ -78,9 +80,9 @@ def test_one_of_several_games_is_named_by_its_folder(tmp_path, refusal):
 
 def test_many_screens_stay_on_disk(tmp_path, monkeypatch):
     path = folder(tmp_path)
-    read_at_once = FORMAT.read(path, Reading()).obs
+    read_at_once = FORMAT.read(path, ReadOptions()).obs
     monkeypatch.setattr(lazy, "LARGE", 1)
-    obs = FORMAT.read(path, Reading()).obs
+    obs = FORMAT.read(path, ReadOptions()).obs
     assert isinstance(obs, LazyRows)
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(obs))[[8, 0, 8]], np.asarray(read_at_once)[[8, 0, 8]])
 

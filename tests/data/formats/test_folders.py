@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from irleed.data import Reading, load
+from irleed.data import ReadOptions, load
 from irleed.data.formats import d4rl, minari, recognise, robomimic
 from irleed.errors import DataError, IrleedError
 
@@ -24,7 +24,7 @@ CSV = "episode,obs,action\n0,0,1\n0,1,0\n0,0,\n"
 
 def refused(path, *choices) -> str:
     with pytest.raises(DataError) as caught:
-        load(path, Reading(*choices))
+        load(path, ReadOptions(*choices))
     message = str(caught.value)
     assert len(message.splitlines()) == 1 and message.startswith(str(path)) and "expected" in message
     return message
@@ -103,7 +103,7 @@ FILES = [
 
 
 def reading(kind):
-    return Reading(obs=("observation.images.top",)) if kind == "lerobot_video" else Reading()
+    return ReadOptions(obs=("observation.images.top",)) if kind == "lerobot_video" else ReadOptions()
 
 
 def whole(path, kind):
@@ -162,7 +162,7 @@ def test_pipes_and_devices_are_of_no_format(tmp_path):
             load(path)
     for kind in (d4rl.FORMAT, robomimic.FORMAT):
         with pytest.raises(DataError, match="no file"):
-            kind.read(tmp_path / "pipe", Reading())
+            kind.read(tmp_path / "pipe", ReadOptions())
 
 
 def test_folders_that_contain_themselves_are_read_once(tmp_path):
@@ -186,7 +186,7 @@ def test_the_name_of_a_camera_leads_nowhere_else(tmp_path):
     parquet.write_table(table.rename_columns([column.replace(name, other) for column in table.column_names]), about)
     (path / "videos" / name).rename(tmp_path / "outside")
     with pytest.raises(DataError, match="a link that leads out of its folder"):
-        load(path, Reading(obs=(other,)))
+        load(path, ReadOptions(obs=(other,)))
 
 
 def test_a_copy_of_a_data_set_takes_nothing_from_outside(tmp_path):

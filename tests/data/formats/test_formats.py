@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from irleed.cli import main
-from irleed.data import Reading, load, save
+from irleed.data import ReadOptions, load, save
 from irleed.data.formats import FORMATS, recognise
 from irleed.errors import ConfigError, DataError
 from irleed.policies.tabular import TabularPolicy
@@ -48,7 +48,7 @@ def test_no_format_takes_what_is_none_of_them(tmp_path):
 
 def test_every_episode_may_be_its_own_demonstrator(tmp_path):
     (tmp_path / "table.csv").write_text(TABLE)
-    assert load(tmp_path / "table.csv", Reading("episode")).names == ("episode 0", "episode 1")
+    assert load(tmp_path / "table.csv", ReadOptions("episode")).names == ("episode 0", "episode 1")
 
 
 def test_files_of_a_folder_are_their_demonstrators(tmp_path):
@@ -68,9 +68,9 @@ def test_a_folder_of_nothing_and_choices_that_mean_nothing_are_refused(tmp_path)
         load(tmp_path)
     (tmp_path / "table.csv").write_text(TABLE)
     with pytest.raises(DataError, match="no column 'player'.*'demonstrator'"):
-        load(tmp_path / "table.csv", Reading("player"))
+        load(tmp_path / "table.csv", ReadOptions("player"))
     save(load(tmp_path / "table.csv"), tmp_path / "ours.npz")
-    for reading in (Reading("player"), Reading(obs=("state",)), Reading(action="act")):
+    for reading in (ReadOptions("player"), ReadOptions(obs=("state",)), ReadOptions(action="act")):
         with pytest.raises(ConfigError, match="leave the choice out"):
             load(tmp_path / "ours.npz", reading)
     with pytest.raises(DataError, match="minari download nobody/has-v0"):

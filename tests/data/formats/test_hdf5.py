@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from irleed.data import Demonstrations
-from irleed.data.formats import Reading, d4rl, hdf5
+from irleed.data.formats import ReadOptions, d4rl, hdf5
 from irleed.data.formats.d4rl import FORMAT as D4RL
 from irleed.data.formats.robomimic import FORMAT as ROBOMIMIC
 from irleed.data.formats.robomimic import demo_names, write_masks
@@ -84,7 +84,7 @@ def owners(data: Demonstrations) -> list[str]:
 
 def test_a_robomimic_file_is_read_by_number(tmp_path):
     path = robomimic(tmp_path / "lift.hdf5")
-    data = ROBOMIMIC.read(path, Reading())
+    data = ROBOMIMIC.read(path, ReadOptions())
     assert ROBOMIMIC.recognises(path)
     assert demo_names(path) == ("demo_0", "demo_1", "demo_2", "demo_10")
     assert data.names == ("lift",)
@@ -100,7 +100,7 @@ def test_a_robomimic_file_is_read_by_number(tmp_path):
 
 def test_robomimic_images_are_read_when_chosen_and_actions_by_name(tmp_path, refusal):
     path = robomimic(tmp_path / "lift.hdf5", compression="gzip")
-    data = ROBOMIMIC.read(path, Reading(obs=("image",), action="obs/pose"))
+    data = ROBOMIMIC.read(path, ReadOptions(obs=("image",), action="obs/pose"))
     np.testing.assert_array_equal(data.take([3]).observation, demonstration(10)["obs/image"])
     np.testing.assert_array_equal(data.take([3]).action, demonstration(10)["obs/pose"])
     assert "'pose'" in refusal(path, kind=ROBOMIMIC, obs=("touch",))
@@ -108,7 +108,7 @@ def test_robomimic_images_are_read_when_chosen_and_actions_by_name(tmp_path, ref
 
 def test_without_next_obs_the_last_action_is_dropped(tmp_path):
     early = {"dones": np.array([0, 1, 1])}
-    data = ROBOMIMIC.read(robomimic(tmp_path / "x.h5", drop=("next_obs", "rewards"), change=early), Reading())
+    data = ROBOMIMIC.read(robomimic(tmp_path / "x.h5", drop=("next_obs", "rewards"), change=early), ReadOptions())
     assert data.length.tolist() == [2] * 4
     assert data.reward is None
     np.testing.assert_array_equal(data.take([0]).next_observation[:, :2], demonstration(0)["obs/pose"][1:])
@@ -130,14 +130,14 @@ def test_without_next_obs_the_last_action_is_dropped(tmp_path):
 @pytest.mark.parametrize("rule", ["data", "episode"])
 def test_robomimic_masks_name_operators_if_they_share_out_the_demos(tmp_path, masks, expected, rule):
     path = robomimic(tmp_path / "x.hdf5", masks)
-    assert owners(ROBOMIMIC.read(path, Reading(demonstrator=rule))) == expected
+    assert owners(ROBOMIMIC.read(path, ReadOptions(demonstrator=rule))) == expected
 
 
 def test_robomimic_demonstrators_by_attribute_and_by_masks(tmp_path, refusal):
     path = robomimic(tmp_path / "x.hdf5", {"a": [0, 1], "b": [2, 10], "train": [0], "b_valid": [2]})
 
     def by(rule):
-        return owners(ROBOMIMIC.read(path, Reading(demonstrator=rule)))
+        return owners(ROBOMIMIC.read(path, ReadOptions(demonstrator=rule)))
 
     assert by("operator") == ["op 0", "op 1", "op 0", "op 0"]
     assert by("number") == ["0", "0", "1", "5"]
@@ -219,7 +219,7 @@ def test_masks_are_written_as_robomimic_reads_them(tmp_path):
         assert [elem.decode("utf-8") for elem in np.array(f["mask/best"][:])] == ["demo_10", "demo_2"]
         assert [elem.decode("utf-8") for elem in np.array(f["mask/train"][:])] == ["demo_0", "demo_1"]
         assert f["mask/best"].dtype == "S7"
-    data = ROBOMIMIC.read(out, Reading(demonstrator="best,rest"))
+    data = ROBOMIMIC.read(out, ReadOptions(demonstrator="best,rest"))
     assert owners(data) == ["rest", "rest", "best", "best"]
 
 
@@ -256,7 +256,7 @@ def test_masks_are_written_over_nothing_and_only_where_a_file_can_be(tmp_path):
 
 def test_a_d4rl_file_is_cut_where_episodes_end(tmp_path):
     path = columns(tmp_path / "hopper.hdf5")
-    data = D4RL.read(path, Reading())
+    data = D4RL.read(path, ReadOptions())
     assert D4RL.recognises(path)
     assert not ROBOMIMIC.recognises(path)
     assert data.names == ("hopper",)
@@ -272,7 +272,7 @@ def test_a_d4rl_file_is_cut_where_episodes_end(tmp_path):
 def test_without_next_observations_the_last_action_of_every_episode_is_dropped(tmp_path, refusal):
     drop = ("next_observations", "timeouts", "rewards")
     ends = np.array([[0], [0], [1.0], [1], [0], [0], [0], [1], [0]])  # two episodes of one step
-    data = D4RL.read(columns(tmp_path / "x.hdf5", drop, terminals=ends), Reading())
+    data = D4RL.read(columns(tmp_path / "x.hdf5", drop, terminals=ends), ReadOptions())
     obs = steps()["observations"]
     np.testing.assert_array_equal(data.observation, obs[[0, 1, 4, 5, 6]])
     np.testing.assert_array_equal(data.next_observation, obs[[1, 2, 5, 6, 7]])
@@ -284,9 +284,9 @@ def test_without_next_observations_the_last_action_of_every_episode_is_dropped(t
 
 def test_d4rl_demonstrators_and_observations_by_path(tmp_path, refusal):
     path = columns(tmp_path / "x.hdf5")
-    assert owners(D4RL.read(path, Reading("infos/who"))) == ["anna", "ben", "anna"]
-    assert owners(D4RL.read(path, Reading("infos/person"))) == ["4", "4", "5"]
-    data = D4RL.read(path, Reading("episode", obs=("infos/pose",), action="infos/person"))
+    assert owners(D4RL.read(path, ReadOptions("infos/who"))) == ["anna", "ben", "anna"]
+    assert owners(D4RL.read(path, ReadOptions("infos/person"))) == ["4", "4", "5"]
+    data = D4RL.read(path, ReadOptions("episode", obs=("infos/pose",), action="infos/person"))
     np.testing.assert_array_equal(data.observation, steps()["infos/pose"][[0, 1, 3, 4, 5, 7]])
     assert data.action.tolist() == [4] * 5 + [5]
     message = refusal(path, kind=D4RL, demonstrator="who")
@@ -340,7 +340,7 @@ def test_without_h5py_files_are_recognised_and_reading_says_what_to_install(tmp_
     for kind in (ROBOMIMIC, D4RL):
         assert kind.recognises(path)
         with pytest.raises(ConfigError, match=r"pip install 'irleed\[formats\]'"):
-            kind.read(path, Reading())
+            kind.read(path, ReadOptions())
         assert not kind.recognises(tmp_path)
 
 
@@ -363,7 +363,7 @@ def test_damaged_files_are_read_or_refused(tmp_path, kind, seed):
         path.write_bytes(spoilt)
         kind.recognises(path)
         try:
-            assert kind.read(path, Reading(rule)).episodes
+            assert kind.read(path, ReadOptions(rule)).episodes
         except DataError as error:
             assert len(str(error).splitlines()) == 1
             refused += 1

@@ -11,7 +11,7 @@ import h5py
 import numpy as np
 import pytest
 
-from irleed.data import Reading, load
+from irleed.data import ReadOptions, load
 from irleed.data.formats import hdf5, hdf5_gate
 from irleed.data.lazy import LazyRows
 from irleed.errors import DataError
@@ -32,7 +32,7 @@ def columns(path, without=()):
 
 def refused(path, *choices) -> str:
     with pytest.raises(DataError) as caught:
-        load(path, Reading(*choices))
+        load(path, ReadOptions(*choices))
     message = str(caught.value)
     assert len(message.splitlines()) == 1 and message.startswith(str(path)) and "expected" in message
     assert "SECRET" not in message
@@ -229,7 +229,7 @@ def test_a_limit_is_lifted_by_name(tmp_path):
         for first in range(0, rows, 1 << 14):
             data.id.write_direct_chunk((first, 0), zlib.compress(b"\0" * (1000 << 14)))
     assert "--expansion" in refused(tmp_path / "x.hdf5")
-    data = load(tmp_path / "x.hdf5", Reading(expansion=2000.0))
+    data = load(tmp_path / "x.hdf5", ReadOptions(expansion=2000.0))
     assert isinstance(data.obs, LazyRows) and data.obs[[5, rows - 1]].tolist() == [[0] * 1000] * 2
 
 
@@ -254,7 +254,7 @@ def test_texts_of_various_lengths_say_who_acted(tmp_path, chunks, compression):
     with columns(tmp_path / "x.hdf5") as file:
         values = np.array(["zoë"] * 9, object)
         file.create_dataset("who", data=values, dtype=h5py.string_dtype(), chunks=chunks, compression=compression)
-    assert load(tmp_path / "x.hdf5", Reading("who")).names == ("zoë",)
+    assert load(tmp_path / "x.hdf5", ReadOptions("who")).names == ("zoë",)
 
 
 @pytest.mark.parametrize(

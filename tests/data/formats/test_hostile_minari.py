@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from irleed.data import Reading, load
+from irleed.data import ReadOptions, load
 from irleed.errors import DataError
 
 BOX = {"type": "Box", "dtype": "float32", "shape": [2], "low": [-9, -9], "high": [9, 9]}
@@ -65,7 +65,7 @@ def rows(count=4, **change):
 
 def refused(path, *choices) -> str:
     with pytest.raises(DataError) as caught:
-        load(path, Reading(*choices))
+        load(path, ReadOptions(*choices))
     message = str(caught.value)
     assert len(message.splitlines()) == 1 and message.startswith(str(path)) and "expected" in message
     assert "SECRET" not in message

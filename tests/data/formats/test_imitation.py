@@ -13,7 +13,6 @@ import pyarrow as pa
 import pytest
 
 from irleed.data import Demonstrations, Episode, lazy, limits
-from irleed.data.formats.base import Reading
 from irleed.data.formats.imitation import FORMAT, write
 from irleed.errors import DataError
 
@@ -45,7 +44,7 @@ def stored(tmp_path):
 
 
 def read(path, **reading) -> Demonstrations:
-    return FORMAT.read(path, Reading(**reading))
+    return FORMAT.read(path, ReadOptions(**reading))
 
 
 @pytest.mark.parametrize("shape, kind", [((2,), "f4"), ((), "i8"), ((4, 3, 3), "u1"), ((2,), "f8"), ((1,), "?")])

@@ -14,7 +14,6 @@ import numpy.f2py
 import pytest
 
 from irleed.data import Demonstrations, limits
-from irleed.data.formats.base import Reading
 from irleed.data.formats.iq_learn import FORMAT
 from irleed.errors import DataError
 
@@ -39,7 +38,7 @@ def stored(path, data, protocol=4):
 
 
 def read(path, **reading) -> Demonstrations:
-    return FORMAT.read(path, Reading(**reading))
+    return FORMAT.read(path, ReadOptions(**reading))
 
 
 def agrees(found: Demonstrations, data: dict, names=("expert",)) -> None:

@@ -9,7 +9,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from irleed.data import Demonstrations, lazy
-from irleed.data.formats.base import Reading
 from irleed.data.formats.lerobot import FORMAT, write_weights
 from irleed.data.lazy import LazyRows
 from irleed.errors import DataError
@@ -60,7 +59,7 @@ def test_all_files_are_read_in_the_order_of_their_numbers(tmp_path):
     done = [False, False, True, False, False, False, False, False, False]
     path = folder(tmp_path / "lift.v1", split=(2, 5, 6), **{"next.done": done, "next.reward": np.arange(9.0)})
     assert FORMAT.recognises(path)
-    data = FORMAT.read(path, Reading())
+    data = FORMAT.read(path, ReadOptions())
     used = [0, 1, 3, 5, 6, 7]
     np.testing.assert_array_equal(data.obs, STATE)
     np.testing.assert_array_equal(data.action, ACTION[used])
@@ -74,15 +73,15 @@ def test_all_files_are_read_in_the_order_of_their_numbers(tmp_path):
 def test_who_acted(tmp_path, refusal):
     about = {"operator": ["zoe", "ann", "zoe"], "station": [8, 9, 9]}
     path = folder(tmp_path / "data", about=about, pilot=list("aaabbaaaa"))
-    data = FORMAT.read(path, Reading())
+    data = FORMAT.read(path, ReadOptions())
     assert data.names == ("ann", "zoe") and data.owner.tolist() == [0, 1, 1]
-    assert FORMAT.read(path, Reading("pilot")).names == ("a", "b")
-    assert FORMAT.read(path, Reading("station")).names == ("9", "8")
-    assert FORMAT.read(path, Reading("episode")).names == ("data",)
-    message = refusal(path, Reading("height"))
+    assert FORMAT.read(path, ReadOptions("pilot")).names == ("a", "b")
+    assert FORMAT.read(path, ReadOptions("station")).names == ("9", "8")
+    assert FORMAT.read(path, ReadOptions("episode")).names == ("data",)
+    message = refusal(path, ReadOptions("height"))
     assert "'pilot'" in message and "'operator'" in message
     nearer = folder(tmp_path / "nearer", about=about, operator=list("xxxyyxxxx"))
-    assert FORMAT.read(nearer, Reading()).names == ("x", "y")
+    assert FORMAT.read(nearer, ReadOptions()).names == ("x", "y")
     changing = folder(tmp_path / "changing", operator=list("xxyyyxxxx"))
     assert "row 2: got another" in refusal(changing)
 
@@ -103,19 +102,19 @@ def test_what_is_wrong_with_the_episodes_is_said(tmp_path, about, said, refusal)
 def test_without_a_table_of_episodes_there_is_one_demonstrator(tmp_path, refusal):
     path = folder(tmp_path / "data")
     shutil.rmtree(path / "meta" / "episodes")
-    assert FORMAT.read(path, Reading()).names == ("data",)
-    assert "'task_index'" in refusal(path, Reading("operator"))
+    assert FORMAT.read(path, ReadOptions()).names == ("data",)
+    assert "'task_index'" in refusal(path, ReadOptions("operator"))
 
 
 def test_observations_and_actions_can_be_chosen(tmp_path, refusal):
     more = {"observation.environment_state": np.arange(9.0) + 100, "told": np.arange(9), "observation.said": ["x"] * 9}
     path = folder(tmp_path / "data", **more)
-    assert FORMAT.read(path, Reading()).obs[1].tolist() == [101.0, 1.0, 10.0]
-    data = FORMAT.read(path, Reading(obs=("observation.environment_state",), action="told"))
+    assert FORMAT.read(path, ReadOptions()).obs[1].tolist() == [101.0, 1.0, 10.0]
+    data = FORMAT.read(path, ReadOptions(obs=("observation.environment_state",), action="told"))
     assert data.obs.shape == (9, 1) and data.action.tolist() == [0, 1, 3, 5, 6, 7]
-    assert "no 'height'" in refusal(path, Reading(obs=("height",)))
-    assert "no 'height'" in refusal(path, Reading(action="height"))
-    assert "string" in refusal(path, Reading(obs=("observation.said",)))
+    assert "no 'height'" in refusal(path, ReadOptions(obs=("height",)))
+    assert "no 'height'" in refusal(path, ReadOptions(action="height"))
+    assert "string" in refusal(path, ReadOptions(obs=("observation.said",)))
 
 
 @pytest.mark.parametrize(
@@ -165,10 +164,10 @@ def test_files_with_different_columns_are_refused(tmp_path, refusal):
 def test_large_folders_stay_on_disk_and_are_the_same(tmp_path, state, monkeypatch):
     path = folder(tmp_path / "data", split=(2, 5, 6), **{"observation.state": state, "observation.x": STATE.tolist()})
     for obs in ((), ("observation.state",), ("observation.x", "observation.state")):
-        whole = FORMAT.read(path, Reading(obs=obs))
+        whole = FORMAT.read(path, ReadOptions(obs=obs))
         with monkeypatch.context() as patch:
             patch.setattr(lazy, "LARGE", 1)
-            large = FORMAT.read(path, Reading(obs=obs))
+            large = FORMAT.read(path, ReadOptions(obs=obs))
         assert isinstance(whole.obs, np.ndarray) and isinstance(large.obs, LazyRows)
         assert large.obs.dtype == whole.obs.dtype and large.obs.shape == whole.obs.shape
         np.testing.assert_array_equal(large.obs[[8, 0, 4, 4]], whole.obs[[8, 0, 4, 4]])
@@ -206,7 +205,7 @@ def test_a_damaged_folder_is_read_or_refused(tmp_path, name):
         (path / name).write_bytes(flipped if trial % 4 else content[:at])
         FORMAT.recognises(path)
         try:
-            assert isinstance(FORMAT.read(path, Reading()), Demonstrations)
+            assert isinstance(FORMAT.read(path, ReadOptions()), Demonstrations)
         except DataError as error:
             assert len(str(error).splitlines()) == 1
             refused += 1

@@ -18,13 +18,12 @@ from PIL import Image
 
 from irleed.data import lazy
 from irleed.data.formats import media as video
-from irleed.data.formats.base import Reading
 from irleed.data.formats.lerobot import FORMAT
 from irleed.data.lazy import LazyRows
 from irleed.errors import ConfigError, DataError
 
 SAMPLE = Path(__file__).parent / "samples" / "lerobot_video"
-TOP, WRIST = Reading(obs=("observation.images.top",)), Reading(obs=("observation.images.wrist",))
+TOP, WRIST = ReadOptions(obs=("observation.images.top",)), ReadOptions(obs=("observation.images.wrist",))
 LENGTHS = (12, 5, 20, 3)
 FILES = (0, 0, 1, 1)  # of each episode
 ROWS, FPS = sum(LENGTHS), 10
@@ -148,7 +147,7 @@ def test_images_are_what_was_stored(tmp_path, everything_is_large):
         assert isinstance(data.obs, LazyRows) and data.obs.shape == (ROWS, 32, 48, 3)
         order = [39, 3, 3, 20, *range(ROWS)]
         assert np.abs(data.obs[order][:, :12] - pictures()[order].astype(int)[:, :12]).max() <= most
-    np.testing.assert_array_equal(FORMAT.read(tmp_path / "a", Reading()).obs, pictures()[:, :2, 0, 0])
+    np.testing.assert_array_equal(FORMAT.read(tmp_path / "a", ReadOptions()).obs, pictures()[:, :2, 0, 0])
 
 
 @pytest.mark.parametrize("names", [["channels", "height", "width"], ["c", "h", "w"], None])

@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 
 from irleed.data import Demonstrations, lazy
-from irleed.data.formats.base import Reading
 from irleed.data.formats.minari import FORMAT, read, read_id, write
 from irleed.errors import ConfigError, DataError
 
@@ -105,13 +104,17 @@ def expected(names, numbers=(0, 1, 2)):
 def test_episodes_are_read_as_written(kind):
     path = folder(created(kind=kind))
     assert FORMAT.recognises(path) and FORMAT.recognises(path / "data")
-    for data in (FORMAT.read(path, Reading()), read(path / "data", Reading()), read_id("toy/walk-v0", Reading())):
+    for data in (
+        FORMAT.read(path, ReadOptions()),
+        read(path / "data", ReadOptions()),
+        read_id("toy/walk-v0", ReadOptions()),
+    ):
         assert episodes(data) == expected(["toy/walk-v0"] * 3)
         assert data.obs.dtype == np.float32 and data.action.dtype == np.int64
 
 
 def test_an_id_that_is_not_there_says_how_to_get_it():
-    assert "`minari download D4RL/door/human-v2`" in refusal(read_id, "D4RL/door/human-v2", Reading())
+    assert "`minari download D4RL/door/human-v2`" in refusal(read_id, "D4RL/door/human-v2", ReadOptions())
 
 
 def test_what_is_no_data_set_is_not_recognised(tmp_path):
@@ -119,7 +122,7 @@ def test_what_is_no_data_set_is_not_recognised(tmp_path):
     (tmp_path / "file").write_bytes(b"{}")
     for path in (tmp_path, tmp_path / "file", tmp_path / "missing"):
         assert not FORMAT.recognises(path)
-        assert "check the path" in refusal(read, path, Reading())
+        assert "check the path" in refusal(read, path, ReadOptions())
     for content in (b"", b"[]", b"1", b"\xff\xfe", b"[" * 100_000, b'{"format": 1}'):
         (tmp_path / "data" / "metadata.json").write_bytes(content)
         assert not FORMAT.recognises(tmp_path)
@@ -130,14 +133,14 @@ def test_demonstrators_of_the_metadata(kind):
     said = [{"operator": "anna", "shift": 1}, {"operator": "ben", "shift": 2}, {"operator": "anna", "shift": 2}]
     path = folder(created(kind=kind, metadata=said))
     for rule in ("data", "episode", "operator"):
-        assert episodes(read(path, Reading(rule))) == expected(["anna", "ben", "anna"])
-    assert episodes(read(path, Reading("shift"))) == expected(["1", "2", "2"])
+        assert episodes(read(path, ReadOptions(rule))) == expected(["anna", "ben", "anna"])
+    assert episodes(read(path, ReadOptions("shift"))) == expected(["1", "2", "2"])
 
 
 def test_a_name_that_is_not_in_every_episode_is_no_default():
     path = folder(created(metadata=[{"operator": "anna"}, {}, {}]))
-    assert episodes(read(path, Reading())) == expected(["toy/walk-v0"] * 3)
-    message = refusal(read, path, Reading("operator"))
+    assert episodes(read(path, ReadOptions())) == expected(["toy/walk-v0"] * 3)
+    message = refusal(read, path, ReadOptions("operator"))
     assert "episode 1: got no 'operator'" in message and "'id', 'total_steps'" in message
 
 
@@ -149,7 +152,7 @@ def test_demonstrators_of_the_infos(kind):
     buffers = [buffer(steps, i, people[i]) for i, steps in enumerate(LENGTHS)]
     path = folder(created(kind=kind, buffers=buffers))
     for rule in ("data", "episode", "demonstrator"):
-        assert episodes(read(path, Reading(rule))) == expected(["anna", "ben", "anna"])
+        assert episodes(read(path, ReadOptions(rule))) == expected(["anna", "ben", "anna"])
 
 
 @pytest.mark.parametrize(
@@ -165,22 +168,22 @@ def test_infos_survive_a_combination(kind, people):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         path = folder(minari.combine_datasets(parts, "both-v0"))
-    assert episodes(read(path, Reading())) == expected([str(who) for who in people], (0, 1))
-    assert "got no 'operator'" in refusal(read, path, Reading("operator"))
+    assert episodes(read(path, ReadOptions())) == expected([str(who) for who in people], (0, 1))
+    assert "got no 'operator'" in refusal(read, path, ReadOptions("operator"))
 
 
 def test_infos_that_change_in_an_episode_name_nobody():
     infos = {"demonstrator": ["a", "b", "b"], "who": {"player": [1, 1, 1]}}
     path = folder(created(buffers=[buffer(2, 1, infos)]))
-    assert read(path, Reading()).names == ("toy/walk-v0",)
-    assert read(path, Reading("who/player")).names == ("1",)
-    message = refusal(read, path, Reading("demonstrator"))
+    assert read(path, ReadOptions()).names == ("toy/walk-v0",)
+    assert read(path, ReadOptions("who/player")).names == ("1",)
+    message = refusal(read, path, ReadOptions("demonstrator"))
     assert "got no one value of 'demonstrator'" in message and "'who/player'" in message
 
 
 def test_options_are_metadata_too():
     path = folder(created(buffers=[buffer(2, 1, options={"player": {"name": "zoë"}})]))
-    assert read(path, Reading("options/player/name")).names == ("zoë",)
+    assert read(path, ReadOptions("options/player/name")).names == ("zoë",)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -198,15 +201,15 @@ def test_named_observations_are_joined(kind):
         "task": ["go"] * 3,
     }
     path = folder(created(kind=kind, buffers=[buffer(2, 1, observations=values)], observation=space))
-    assert np.asarray(read(path, Reading()).obs).tolist() == [[4, 0, 1], [3, 2, 3], [2, 4, 5]]
-    assert np.asarray(read(path, Reading(obs=("body/speed", "body/gear"))).obs).tolist() == [
+    assert np.asarray(read(path, ReadOptions()).obs).tolist() == [[4, 0, 1], [3, 2, 3], [2, 4, 5]]
+    assert np.asarray(read(path, ReadOptions(obs=("body/speed", "body/gear"))).obs).tolist() == [
         [0, 1, 4],
         [2, 3, 3],
         [4, 5, 2],
     ]
-    assert np.array_equal(read(path, Reading(obs=("camera",))).obs, values["camera"])
+    assert np.array_equal(read(path, ReadOptions(obs=("camera",))).obs, values["camera"])
     for missing in ("speed", "task"):
-        assert "'body/gear', 'body/speed', 'camera'" in refusal(read, path, Reading(obs=(missing,)))
+        assert "'body/gear', 'body/speed', 'camera'" in refusal(read, path, ReadOptions(obs=(missing,)))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -214,25 +217,25 @@ def test_tuples_and_images(kind):
     parts = (np.arange(6, dtype=np.float32).reshape(3, 2), np.array([1, 0, 1]))
     space = spaces.Tuple((BOX, spaces.Discrete(2)))
     path = folder(created("pair-v0", kind, [buffer(2, 1, observations=parts)], space))
-    assert np.asarray(read(path, Reading()).obs).tolist() == [[0, 1, 1], [2, 3, 0], [4, 5, 1]]
+    assert np.asarray(read(path, ReadOptions()).obs).tolist() == [[0, 1, 1], [2, 3, 0], [4, 5, 1]]
     images = np.full((3, 32, 32, 3), 128, np.uint8)
     space = spaces.Box(0, 255, (32, 32, 3), np.uint8)
     path = folder(created("seen-v0", kind, [buffer(2, 1, observations=images)], space))
-    assert np.array_equal(read(path, Reading()).obs, images)
-    assert np.array_equal(read(path, Reading(obs=("observations",))).obs, images)
+    assert np.array_equal(read(path, ReadOptions()).obs, images)
+    assert np.array_equal(read(path, ReadOptions(obs=("observations",))).obs, images)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_kinds_of_actions(kind):
     shifted, rows = spaces.Discrete(3, start=-1), np.array([[1, 2], [3, 4]], np.float32)
     path = folder(created("shift-v0", kind, [buffer(2, 1, actions=np.array([-1, 1]))], action=shifted))
-    assert read(path, Reading(action="actions")).action.tolist() == [0, 2]
-    assert "got no 'arm'" in refusal(read, path, Reading(action="arm"))
+    assert read(path, ReadOptions(action="actions")).action.tolist() == [0, 2]
+    assert "got no 'arm'" in refusal(read, path, ReadOptions(action="arm"))
     path = folder(created("box-v0", kind, [buffer(2, 1, actions=rows)], action=BOX))
-    assert np.array_equal(read(path, Reading()).action, rows)
+    assert np.array_equal(read(path, ReadOptions()).action, rows)
     both = spaces.Dict({"arm": BOX})
     path = folder(created("arm-v0", kind, [buffer(2, 1, actions={"arm": rows})], action=both))
-    assert "actions: got Dict" in refusal(read, path, Reading())
+    assert "actions: got Dict" in refusal(read, path, ReadOptions())
 
 
 @pytest.mark.parametrize(
@@ -252,12 +255,12 @@ def test_kinds_of_actions(kind):
     ],
 )
 def test_wrong_episodes_are_refused(changes, words):
-    message = refusal(read, folder(created(buffers=[buffer(2, 1), buffer(2, 3, **changes)])), Reading())
+    message = refusal(read, folder(created(buffers=[buffer(2, 1), buffer(2, 3, **changes)])), ReadOptions())
     assert words in message and "episode 1" in message
 
 
 def test_a_recording_that_just_stops_is_truncated():
-    data = read(folder(created(buffers=[buffer(2, 1, terminations=[False, False])])), Reading())
+    data = read(folder(created(buffers=[buffer(2, 1, terminations=[False, False])])), ReadOptions())
     assert data.truncated.tolist() == [False, True] and not data.terminated.any()
 
 
@@ -275,23 +278,23 @@ def test_lost_episodes_and_spaces_are_noticed(kind):
         ({"data_format": "tape"}, "cannot be read"),
     ):
         file.write_text(json.dumps(metadata | changes))
-        assert words in refusal(read, path, Reading())
+        assert words in refusal(read, path, ReadOptions())
     file.write_text(json.dumps({key: value for key, value in metadata.items() if key != "action_space"}))
-    assert "expected observation_space and action_space, too" in refusal(read, path, Reading())
+    assert "expected observation_space and action_space, too" in refusal(read, path, ReadOptions())
 
 
 @pytest.mark.parametrize("kind", ["hdf5", "arrow", "parquet"])
 def test_long_episodes_are_read_whole(kind):
     """Minari 0.5.4 itself splits long episodes of Arrow into batches, and reads one of them."""
     path = folder(created("long-v0", kind, [buffer(40_000, 1), buffer(2, 2)]))
-    assert read(path, Reading()).length.tolist() == [40_000, 2]
+    assert read(path, ReadOptions()).length.tolist() == [40_000, 2]
 
 
 def test_an_array_too_large_for_its_file_is_not_tried():
     path = folder(created())
     with pytest.importorskip("h5py").File(path / "data" / "main_data.hdf5", "a") as file:
         file["episode_1/rewards"].resize((2**40,))
-    assert "/episode_1/rewards: got values that were never written" in refusal(read, path, Reading())
+    assert "/episode_1/rewards: got values that were never written" in refusal(read, path, ReadOptions())
 
 
 @pytest.mark.parametrize(("kind", "rounds"), [("hdf5", 150), ("arrow", 50), ("parquet", 50), ("large", 150)])
@@ -306,12 +309,12 @@ def test_damaged_files_are_refused_or_read(kind, rounds):
         flipped = whole[:at] + bytes([whole[at] ^ (1 << int(random.integers(8)))]) + whole[at + 1 :]
         file.write_bytes(whole[:at] if random.random() < 0.3 else flipped)
         try:
-            assert isinstance(read(path, Reading()), Demonstrations)
+            assert isinstance(read(path, ReadOptions()), Demonstrations)
         except DataError as error:
             refused += len(str(error).splitlines()) == 1
         file.write_bytes(whole)
     assert refused > rounds // 4
-    assert episodes(read(path, Reading())) == expected(["toy/walk-v0"] * 3)
+    assert episodes(read(path, ReadOptions())) == expected(["toy/walk-v0"] * 3)
 
 
 def test_large_data_stay_in_their_file(monkeypatch, tmp_path):
@@ -326,12 +329,12 @@ def test_large_data_stay_in_their_file(monkeypatch, tmp_path):
         for i in range(3)
     ]  # fmt: skip
     path = folder(created(buffers=buffers, observation=space))
-    whole = {name: read(path, Reading(obs=(name,))).obs for name in ("camera", "arm")}
+    whole = {name: read(path, ReadOptions(obs=(name,))).obs for name in ("camera", "arm")}
     monkeypatch.setattr(lazy, "LARGE", 9 * (200 * 160 * 3 + 8))  # once decoded; the file is smaller
     assert (path / "data" / "main_data.hdf5").stat().st_size < lazy.LARGE
     asked = np.array([11, 0, 5, 5, 2])
     for name, values in whole.items():
-        rows = read(path, Reading(obs=(name,))).obs
+        rows = read(path, ReadOptions(obs=(name,))).obs
         assert isinstance(rows, lazy.LazyRows if name == "camera" else np.ndarray)  # the arm's are few
         assert rows.shape == values.shape and rows.dtype == values.dtype
         assert np.array_equal(rows[asked], values[asked]) and np.array_equal(np.asarray(rows), values)
@@ -348,7 +351,7 @@ def test_a_damaged_picture_is_one_line(monkeypatch, cut):
         dataset = file["episode_0/observations"]
         dataset[1] = dataset[1][:cut] if dataset.dtype.kind == "O" else np.zeros_like(dataset[1])
     monkeypatch.setattr(lazy, "LARGE", 1)
-    rows = read(path, Reading()).obs
+    rows = read(path, ReadOptions()).obs
     assert isinstance(rows, lazy.LazyRows) and rows[:1].shape == (1, 32, 32, 3)
     assert "row 1: got what is no picture" in refusal(rows.__getitem__, slice(None))
 
@@ -368,8 +371,8 @@ def test_chosen_episodes_are_copied(kind, home):
     write(path, out, [2, 0])
     assert fingerprint(path) == before
     assert sorted(entry.name for entry in out.parent.iterdir() if entry.is_dir()) == ["few-v0", "walk-v0"]
-    assert episodes(read(out, Reading())) == expected(["anna", "ben", "cleo"], [2, 0])
-    assert read(out, Reading("level")).names == ("2", "0")
+    assert episodes(read(out, ReadOptions())) == expected(["anna", "ben", "cleo"], [2, 0])
+    assert read(out, ReadOptions("level")).names == ("2", "0")
     copied = minari.load_dataset("toy/few-v0")
     assert (copied.total_episodes, copied.total_steps, copied.id) == (2, 7, "toy/walk-v0")
     assert [episode.id for episode in copied] == [0, 1]
@@ -384,7 +387,7 @@ def test_images_are_copied_bit_by_bit(kind, tmp_path):
     space = spaces.Box(0, 255, (32, 32, 3), np.uint8)
     path = folder(created(kind=kind, buffers=[buffer(2, 1, observations=images)], observation=space))
     write(path, tmp_path / "copy", [0])
-    assert np.array_equal(read(tmp_path / "copy", Reading()).obs, read(path, Reading()).obs)
+    assert np.array_equal(read(tmp_path / "copy", ReadOptions()).obs, read(path, ReadOptions()).obs)
 
 
 def test_copies_that_cannot_be_made_leave_nothing_behind(tmp_path):
@@ -408,7 +411,7 @@ def test_paths_may_be_relative(kind, home, monkeypatch):
     path = folder(created(kind=kind))
     monkeypatch.chdir(path.parent)
     write(Path(path.name), Path("few-v0"), [1])
-    assert episodes(read(Path("few-v0"), Reading())) == expected([path.parent.name + "/" + path.name] * 3, [1])
+    assert episodes(read(Path("few-v0"), ReadOptions())) == expected([path.parent.name + "/" + path.name] * 3, [1])
 
 
 def test_a_full_disk_is_not_blamed_on_the_data(tmp_path, monkeypatch):

@@ -11,7 +11,6 @@ import pytest
 
 from irleed.data import Demonstrations, lazy
 from irleed.data.formats import parquet
-from irleed.data.formats.base import Reading
 from irleed.data.formats.tables import FORMAT
 from irleed.data.lazy import LazyRows
 from irleed.data.limits import Budget
@@ -68,9 +67,9 @@ KINDS = {
 @pytest.mark.parametrize("group", [1, 7, ROWS])
 def test_what_is_large_is_what_it_would_be_in_memory(tmp_path, columns, group, monkeypatch):
     path = stored(tmp_path / "data.parquet", group, **columns)
-    whole = FORMAT.read(path, Reading())
+    whole = FORMAT.read(path, ReadOptions())
     monkeypatch.setattr(lazy, "LARGE", whole.obs.nbytes)
-    large = FORMAT.read(path, Reading())
+    large = FORMAT.read(path, ReadOptions())
     assert isinstance(whole.obs, np.ndarray) and isinstance(large.obs, LazyRows)
     assert large.obs.dtype == whole.obs.dtype and large.obs.shape == whole.obs.shape
     np.testing.assert_array_equal(large.obs, whole.obs)
@@ -79,14 +78,14 @@ def test_what_is_large_is_what_it_would_be_in_memory(tmp_path, columns, group, m
     for name in ("row", "action", "terminated", "truncated", "episode"):
         np.testing.assert_array_equal(getattr(large, name), getattr(whole, name))
     monkeypatch.setattr(lazy, "LARGE", whole.obs.nbytes + 1)
-    assert isinstance(FORMAT.read(path, Reading()).obs, np.ndarray)
+    assert isinstance(FORMAT.read(path, ReadOptions()).obs, np.ndarray)
 
 
 def test_opening_sees_every_group_once_and_keeps_few(tmp_path, everything_is_large, groups_read, monkeypatch):
     """To find what is missing; and nothing of other columns."""
     monkeypatch.setattr(parquet, "KEPT", 1)
     path = stored(tmp_path / "data.parquet", obs=of(pa.list_(pa.uint8(), 3)), obs_not=VALUES[:, 0])
-    data = FORMAT.read(path, Reading(obs=("obs",)))
+    data = FORMAT.read(path, ReadOptions(obs=("obs",)))
     assert groups_read == [(number, ["obs"]) for number in range(6)]
     np.testing.assert_array_equal(data.obs[[39, 15]], VALUES[[39, 15]])
     assert groups_read[6:] == [(2, ["obs"]), (5, ["obs"])]
@@ -95,7 +94,7 @@ def test_opening_sees_every_group_once_and_keeps_few(tmp_path, everything_is_lar
 def test_fractions_are_seen_once_and_not_kept(tmp_path, everything_is_large, groups_read, monkeypatch):
     """They are looked through for values that are no numbers, a group at a time."""
     monkeypatch.setattr(parquet, "KEPT", 1)
-    data = FORMAT.read(stored(tmp_path / "data.parquet", obs=of(pa.list_(pa.float32()))), Reading())
+    data = FORMAT.read(stored(tmp_path / "data.parquet", obs=of(pa.list_(pa.float32()))), ReadOptions())
     assert [number for number, _ in groups_read] == [0, 1, 2, 3, 4, 5]
     data.obs[[38]], data.obs[[0, 35, 39]], data.obs[[2, 1]]
     assert [number for number, _ in groups_read[6:]] == [0, 5, 0]
@@ -105,13 +104,13 @@ def test_columns_that_are_not_needed_are_not_read(tmp_path, monkeypatch):
     path = stored(tmp_path / "data.parquet", obs=VALUES[:, 0], obs_1=VALUES[:, 1], reward=np.ones(ROWS))
     seen, read = [], pq.ParquetFile.read
     monkeypatch.setattr(pq.ParquetFile, "read", lambda self, columns: seen.extend(columns) or read(self, columns))
-    FORMAT.read(path, Reading(obs=("obs",)))
+    FORMAT.read(path, ReadOptions(obs=("obs",)))
     assert sorted(seen) == ["action", "episode", "obs", "reward"]
 
 
 def test_groups_that_are_still_in_memory_are_not_read_again(tmp_path, everything_is_large, groups_read, monkeypatch):
     monkeypatch.setattr(parquet, "KEPT", 2 * 7 * 3)  # two groups
-    data = FORMAT.read(stored(tmp_path / "data.parquet", obs=of(pa.list_(pa.uint8(), 3))), Reading())
+    data = FORMAT.read(stored(tmp_path / "data.parquet", obs=of(pa.list_(pa.uint8(), 3))), ReadOptions())
     groups_read.clear()
     for row in (0, 8, 6, 13, 1, 20, 2, 8):
         np.testing.assert_array_equal(data.obs[row], VALUES[row])
@@ -135,7 +134,7 @@ def test_groups_that_are_still_in_memory_are_not_read_again(tmp_path, everything
 def test_what_is_wrong_far_in_a_large_file_is_found(tmp_path, everything_is_large, refusal, kind, values, said):
     rows = VALUES.tolist() if kind.value_type != pa.string() else [["a"]] * ROWS
     obs = pa.array([*rows[:33], values, *rows[34:]], kind)
-    assert said in refusal(stored(tmp_path / "data.parquet", obs=obs), Reading(obs=("obs",)))
+    assert said in refusal(stored(tmp_path / "data.parquet", obs=obs), ReadOptions(obs=("obs",)))
 
 
 def test_groups_of_rows_of_another_length_are_found(tmp_path, everything_is_large, refusal):
@@ -156,7 +155,7 @@ def rows_of(obs: LazyRows, rows: list[int]) -> np.ndarray:
 
 
 def test_they_go_to_other_processes_and_threads(tmp_path, everything_is_large):
-    data = FORMAT.read(stored(tmp_path / "data.parquet", obs=of(pa.list_(pa.float32(), 3))), Reading())
+    data = FORMAT.read(stored(tmp_path / "data.parquet", obs=of(pa.list_(pa.float32(), 3))), ReadOptions())
     rows = [[39, 0, 12], [5, 5], list(range(40))]
     again = pickle.loads(pickle.dumps(data.obs))
     with ThreadPoolExecutor(3) as pool:
@@ -169,7 +168,7 @@ def test_they_go_to_other_processes_and_threads(tmp_path, everything_is_large):
 
 def test_a_file_that_is_another_since_is_an_error_in_one_line(tmp_path, everything_is_large):
     path = stored(tmp_path / "data.parquet", obs=of(pa.list_(pa.uint8(), 3)))
-    obs = FORMAT.read(path, Reading()).obs
+    obs = FORMAT.read(path, ReadOptions()).obs
     others = (
         lambda: stored(path, 9, obs=of(pa.list_(pa.uint8(), 3))),
         lambda: stored(path, obs=[["x"]] * ROWS),
@@ -195,7 +194,7 @@ def test_a_damaged_large_file_is_read_or_refused(tmp_path, everything_is_large, 
         flipped = content[:at] + bytes([content[at] ^ int(random.integers(1, 256))]) + content[at + 1 :]
         path.write_bytes(flipped if trial % 4 else content[:at])
         try:
-            data = FORMAT.read(path, Reading())
+            data = FORMAT.read(path, ReadOptions())
             assert isinstance(data, Demonstrations) and np.asarray(data.obs).shape == data.obs.shape
         except DataError as error:
             assert len(str(error).splitlines()) == 1

@@ -6,7 +6,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from irleed.data import lazy, limits
-from irleed.data.formats.base import Reading
 from irleed.data.formats.parquet import Opened
 from irleed.data.formats.parquet_pages import size_of_pages
 from irleed.data.formats.tables import FORMAT
@@ -49,8 +48,8 @@ BOMBS = {
 def test_what_is_small_in_the_file_only_is_refused(tmp_path, columns, options):
     path = stored(tmp_path / "data.parquet", columns, **options)
     with pytest.raises(DataError, match=r"bytes in memory from .* on disk.*--expansion"):
-        FORMAT.read(path, Reading(expansion=1.0))
-    assert FORMAT.read(path, Reading(expansion=1e6)).transitions == options.get("rows", ROWS) - 2
+        FORMAT.read(path, ReadOptions(expansion=1.0))
+    assert FORMAT.read(path, ReadOptions(expansion=1e6)).transitions == options.get("rows", ROWS) - 2
 
 
 def test_what_would_stay_on_disk_counts_too(tmp_path, monkeypatch):
@@ -58,8 +57,8 @@ def test_what_would_stay_on_disk_counts_too(tmp_path, monkeypatch):
     monkeypatch.setattr(lazy, "LARGE", 1)
     path = stored(tmp_path / "data.parquet", {"obs": np.zeros(ROWS)})
     with pytest.raises(DataError, match="--expansion"):
-        FORMAT.read(path, Reading(expansion=1.0))
-    obs = FORMAT.read(path, Reading(expansion=1e6)).obs
+        FORMAT.read(path, ReadOptions(expansion=1.0))
+    obs = FORMAT.read(path, ReadOptions(expansion=1e6)).obs
     assert isinstance(obs, LazyRows) and obs[[ROWS - 1]] == 0
 
 
@@ -67,7 +66,7 @@ def test_text_is_not_multiplied(tmp_path):
     """The same name in every row is in memory once: here it would take 2 GB otherwise."""
     names = repeated("x" * 999)
     path = stored(tmp_path / "data.parquet", {"obs": np.zeros(ROWS), "demonstrator": names})
-    assert FORMAT.read(path, Reading(expansion=1e4)).names == ("x" * 999,)
+    assert FORMAT.read(path, ReadOptions(expansion=1e4)).names == ("x" * 999,)
     budget = Budget(1e6)
     budget.admit(path)
     with Opened(path) as opened:
@@ -76,7 +75,7 @@ def test_text_is_not_multiplied(tmp_path):
     options = {"use_dictionary": False, "column_encoding": {"demonstrator": "DELTA_BYTE_ARRAY"}}
     stored(path, {"obs": np.zeros(ROWS), "demonstrator": names}, **options)
     with pytest.raises(DataError, match="DELTA_BYTE_ARRAY"):
-        FORMAT.read(path, Reading(expansion=1e6))
+        FORMAT.read(path, ReadOptions(expansion=1e6))
 
 
 @pytest.mark.parametrize("version", ["1.0", "2.0"])

@@ -6,7 +6,7 @@ import h5py
 import numpy as np
 import pytest
 
-from irleed.data import Episode, Reading, load
+from irleed.data import Episode, ReadOptions, load
 from irleed.data.formats import imitation, lerobot, recognise, robomimic
 
 SAMPLES = Path(__file__).parent / "samples"
@@ -49,7 +49,7 @@ def test_samples_are_read_as_they_were_written(name, kind, expected):
             one, other = np.asarray(getattr(found, part)), np.asarray(getattr(made, part))
             np.testing.assert_array_equal(one, other)
             assert one.dtype.kind == other.dtype.kind
-    assert len(load(SAMPLES / name, Reading("episode")).names) == len(expected)
+    assert len(load(SAMPLES / name, ReadOptions("episode")).names) == len(expected)
 
 
 def test_robomimic_finds_what_was_masked(tmp_path):

@@ -7,7 +7,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from irleed.data import Demonstrations, limits
-from irleed.data.formats.base import Reading
 from irleed.data.formats.tables import FORMAT
 from irleed.errors import DataError
 
@@ -45,7 +44,7 @@ def parquet(path, **changes):
 def test_a_csv_file_is_read_as_it_stands(tmp_path, delimiter, start):
     path = written(tmp_path / "data.csv", start + PLAYED.replace(",", delimiter))
     assert FORMAT.recognises(path)
-    data = FORMAT.read(path, Reading())
+    data = FORMAT.read(path, ReadOptions())
     np.testing.assert_array_equal(data.obs, [[i, i + 0.5] for i in range(5)])
     np.testing.assert_array_equal(data.action, [1, 0, 1])
     assert data.action.dtype == np.int64
@@ -58,7 +57,7 @@ def test_a_csv_file_is_read_as_it_stands(tmp_path, delimiter, start):
 def test_a_parquet_file_is_read_as_it_stands(tmp_path):
     path = parquet(tmp_path / "data.parquet", done=[False, True, None, False, False])
     assert FORMAT.recognises(path)
-    data = FORMAT.read(path, Reading())
+    data = FORMAT.read(path, ReadOptions())
     np.testing.assert_array_equal(data.obs, steps()["obs"])
     np.testing.assert_array_equal(data.action, [1, 0, 1])
     np.testing.assert_array_equal(data.terminated, [False, True, False])
@@ -69,7 +68,7 @@ def test_lists_of_fixed_length_and_categories_are_read(tmp_path):
     obs = pa.array(steps()["obs"], pa.list_(pa.float32(), 2))
     action = pa.array([[1.0, 0.5], [0.0, 0.5], None, [1.0, 0.0], [2.0, 2.0]], pa.list_(pa.float64(), 2))
     user = pa.array(["x", "x", "x", "y", "y"]).dictionary_encode()
-    data = FORMAT.read(parquet(tmp_path / "data.parquet", obs=obs, action=action, user=user), Reading())
+    data = FORMAT.read(parquet(tmp_path / "data.parquet", obs=obs, action=action, user=user), ReadOptions())
     np.testing.assert_array_equal(data.action, [[1.0, 0.5], [0.0, 0.5], [1.0, 0.0]])
     assert data.obs.dtype == np.float32 and data.names == ("x", "y")
 
@@ -79,7 +78,7 @@ def test_what_pandas_writes_keeps_whole_actions_whole(tmp_path, suffix):
     frame = pd.DataFrame({"episode": [0, 0, 0], "obs": [5, 6, 7], "action": [2, 0, None], "done": [0, 1, None]})
     path = tmp_path / f"data.{suffix}"
     frame.to_csv(path, index=False) if suffix == "csv" else frame.to_parquet(path)
-    data = FORMAT.read(path, Reading())
+    data = FORMAT.read(path, ReadOptions())
     np.testing.assert_array_equal(data.obs, [5, 6, 7])
     np.testing.assert_array_equal(data.action, [2, 0])
     assert data.action.dtype.kind == "i" and data.terminated.tolist() == [False, True]
@@ -87,29 +86,29 @@ def test_what_pandas_writes_keeps_whole_actions_whole(tmp_path, suffix):
 
 def test_fractions_stay_fractions(tmp_path):
     path = written(tmp_path / "data.csv", "episode,obs,action\n0,1,0.5\n0,2,1.0\n0,3,\n")
-    np.testing.assert_array_equal(FORMAT.read(path, Reading()).action, [0.5, 1.0])
+    np.testing.assert_array_equal(FORMAT.read(path, ReadOptions()).action, [0.5, 1.0])
 
 
 def test_columns_come_in_the_order_of_their_numbers_then_names(tmp_path):
     many = {f"obs_{i}": [float(i)] * 5 for i in (10, 2, 0)} | {"observation.z": [99.0] * 5}
     parts = {f"action_{i}": [i] * 5 for i in (11, 3)} | {"action.x": [77] * 5}
     path = parquet(tmp_path / "data.parquet", obs=None, action=None, **many, **parts)
-    data = FORMAT.read(path, Reading())
+    data = FORMAT.read(path, ReadOptions())
     assert data.obs[0].tolist() == [0.0, 2.0, 10.0, 99.0]
     assert data.action[0].tolist() == [3, 11, 77]
 
 
 def test_observations_and_actions_can_be_chosen(tmp_path, refusal):
     path = parquet(tmp_path / "data.parquet", speed=[1, 2, 3, 4, 5], told=[9, 8, 7, 6, 5])
-    data = FORMAT.read(path, Reading(obs=("speed",), action="told"))
+    data = FORMAT.read(path, ReadOptions(obs=("speed",), action="told"))
     assert data.obs.tolist() == [1, 2, 3, 4, 5] and data.action.tolist() == [9, 8, 6]
-    assert "'speed'" in refusal(path, Reading(obs=("height",)))
-    assert "'speed'" in refusal(path, Reading(action="height"))
+    assert "'speed'" in refusal(path, ReadOptions(obs=("height",)))
+    assert "'speed'" in refusal(path, ReadOptions(action="height"))
 
 
 def test_images_are_left_out_and_text_is_not(tmp_path, refusal):
     images = {"observation.image": [{"bytes": b"x"}] * 5, "observation.map": [[[1, 2]]] * 5}
-    data = FORMAT.read(parquet(tmp_path / "data.parquet", **images), Reading())
+    data = FORMAT.read(parquet(tmp_path / "data.parquet", **images), ReadOptions())
     assert data.obs.shape == (5, 2)
     assert "string" in refusal(written(tmp_path / "text.csv", PLAYED.replace("3.5", "three")))
 
@@ -126,7 +125,7 @@ def test_images_are_left_out_and_text_is_not(tmp_path, refusal):
     ],
 )
 def test_how_an_episode_ended(tmp_path, flags, terminated):
-    data = FORMAT.read(parquet(tmp_path / "data.parquet", **flags), Reading())
+    data = FORMAT.read(parquet(tmp_path / "data.parquet", **flags), ReadOptions())
     assert bool(data.terminated[-1]) is terminated and bool(data.truncated[-1]) is not terminated
     assert bool(data.truncated[1])
 
@@ -134,14 +133,14 @@ def test_how_an_episode_ended(tmp_path, flags, terminated):
 def test_who_acted(tmp_path, refusal):
     team, who = {"player": ["p", "p", "p", "q", "q"]}, {"pilot": [1, 1, 1, 2, 2]}
     path = parquet(tmp_path / "data.parquet", **team, **who)
-    assert FORMAT.read(path, Reading()).names == ("p", "q")
-    assert FORMAT.read(path, Reading("pilot")).names == ("1", "2")
-    assert FORMAT.read(path, Reading("episode")).names == ("data",)
-    assert "'pilot'" in refusal(path, Reading("height"))
+    assert FORMAT.read(path, ReadOptions()).names == ("p", "q")
+    assert FORMAT.read(path, ReadOptions("pilot")).names == ("1", "2")
+    assert FORMAT.read(path, ReadOptions("episode")).names == ("data",)
+    assert "'pilot'" in refusal(path, ReadOptions("height"))
     two = parquet(tmp_path / "two.parquet", user=["u"] * 5, **team)
     assert "'player', 'user'" in refusal(two)
-    assert FORMAT.read(two, Reading("episode")).names == ("two",)
-    assert FORMAT.read(parquet(tmp_path / "d.parquet", demonstrator=["d"] * 5, **team), Reading()).names == ("d",)
+    assert FORMAT.read(two, ReadOptions("episode")).names == ("two",)
+    assert FORMAT.read(parquet(tmp_path / "d.parquet", demonstrator=["d"] * 5, **team), ReadOptions()).names == ("d",)
     assert "row 1: got another player" in refusal(parquet(tmp_path / "x.parquet", player=["p", "q", "q", "q", "q"]))
 
 
@@ -194,12 +193,12 @@ def test_what_is_wrong_with_a_csv_file_is_said(tmp_path, text, said, refusal):
 
 def test_late_fractions_do_not_depend_on_the_first_rows(tmp_path):
     rows = "".join(f"0,{i},1\n" for i in range(200_000))
-    data = FORMAT.read(written(tmp_path / "data.csv", f"episode,obs,action\n{rows}0,0.5,1\n"), Reading())
+    data = FORMAT.read(written(tmp_path / "data.csv", f"episode,obs,action\n{rows}0,0.5,1\n"), ReadOptions())
     assert len(data) == 200_000 and data.obs[-1] == 0.5
 
 
 def test_spaces_around_names_do_not_matter(tmp_path):
-    data = FORMAT.read(written(tmp_path / "data.csv", PLAYED.replace(",", ", ")), Reading())
+    data = FORMAT.read(written(tmp_path / "data.csv", PLAYED.replace(",", ", ")), ReadOptions())
     assert data.names == ("Zoë", "01") and data.obs.shape == (5, 2) and data.action.tolist() == [1, 0, 1]
 
 
@@ -240,7 +239,7 @@ def test_a_damaged_file_is_read_or_refused(tmp_path, suffix):
         path.write_bytes(flipped if trial % 4 else content[:at])
         FORMAT.recognises(path)
         try:
-            assert isinstance(FORMAT.read(path, Reading()), Demonstrations)
+            assert isinstance(FORMAT.read(path, ReadOptions()), Demonstrations)
         except DataError as error:
             assert len(str(error).splitlines()) == 1
             refused += 1
@@ -250,7 +249,7 @@ def test_a_damaged_file_is_read_or_refused(tmp_path, suffix):
 def test_what_a_csv_file_is_called_decompresses_nothing(tmp_path):
     """Arrow would take a file for what its name ends in."""
     (tmp_path / "data.csv.gz").write_text("episode,obs,action\n0,1,0\n0,2,\n")
-    assert FORMAT.read(tmp_path / "data.csv.gz", Reading()).transitions == 1
+    assert FORMAT.read(tmp_path / "data.csv.gz", ReadOptions()).transitions == 1
 
 
 def test_episodes_count_besides_their_numbers(tmp_path, monkeypatch):
@@ -258,5 +257,5 @@ def test_episodes_count_besides_their_numbers(tmp_path, monkeypatch):
     monkeypatch.setattr(limits, "ALWAYS", 1)
     (tmp_path / "data.csv").write_text("episode,obs,action\n" + "".join(f"{i},0,0\n{i},0,\n" for i in range(100)))
     with pytest.raises(DataError, match="--expansion"):
-        FORMAT.read(tmp_path / "data.csv", Reading(expansion=50.0))
-    assert FORMAT.read(tmp_path / "data.csv", Reading()).episodes == 100
+        FORMAT.read(tmp_path / "data.csv", ReadOptions(expansion=50.0))
+    assert FORMAT.read(tmp_path / "data.csv", ReadOptions()).episodes == 100

@@ -4,10 +4,10 @@ from pathlib import Path
 
 from irleed.data.demonstrations import Demonstrations, Episode
 from irleed.data.formats import atari_grand_challenge, d4rl, imitation, iq_learn, lerobot, minari, robomimic, tables
-from irleed.data.formats.base import Format, Reading, refuse
+from irleed.data.formats.base import Format, ReadOptions, refuse
 from irleed.data.formats.folders import inside
 
-__all__ = ["FORMATS", "Format", "Reading", "read_folder", "recognise"]
+__all__ = ["FORMATS", "Format", "ReadOptions", "read_folder", "recognise"]
 
 # Folders first; a robomimic file is HDF5 too, and more particular.
 FORMATS = (
@@ -29,7 +29,7 @@ def recognise(path: Path) -> Format | None:
     return next((kind for kind in FORMATS if kind.recognises(path)), None)
 
 
-def read_folder(path: Path, reading: Reading) -> Demonstrations:
+def read_folder(path: Path, reading: ReadOptions) -> Demonstrations:
     """A folder of files of any of the formats: whoever has a file of their own is called after it."""
     found = [(file, recognise(file)) for file in sorted(path.iterdir()) if inside(path, file).is_file()]
     known = [(file, kind) for file, kind in found if kind is not None]

@@ -10,7 +10,7 @@ import numpy as np
 from irleed._io.npz import CORRUPT, printable
 from irleed._typing import Array, Int
 from irleed.data.demonstrations import Demonstrations, Episode
-from irleed.data.formats.base import Format, Reading, library, refuse
+from irleed.data.formats.base import Format, ReadOptions, library, refuse
 from irleed.data.formats.folders import inside, regular
 from irleed.data.lazy import LazyRows, Source
 from irleed.data.validation import listed
@@ -59,7 +59,7 @@ def recognises(path: Path) -> bool:
         return False
 
 
-def read(path: Path, reading: Reading) -> Demonstrations:
+def read(path: Path, reading: ReadOptions) -> Demonstrations:
     """The episodes of one game, every one by a person of its own as far as anybody knows."""
     game, look = _game(path), reading.obs[0] if reading.obs else LOOKS[0]
     if len(reading.obs) > 1 or look not in LOOKS or reading.action not in (None, "action"):

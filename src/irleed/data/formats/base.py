@@ -18,7 +18,7 @@ from irleed.errors import ConfigError, DataError, problem
 
 
 @dataclasses.dataclass(frozen=True)
-class Reading:
+class ReadOptions:
     """How to read demonstrations where their file leaves that open."""
 
     demonstrator: str = "data"
@@ -53,7 +53,9 @@ class Format:
 
     name: str  # in words
     recognises: Callable[[Path], bool]  # by its content, in no time, and without raising
-    read: Callable[[Path, Reading], Demonstrations]  # with every episode's demonstrator as `Reading` says, or ``data``
+    read: Callable[
+        [Path, ReadOptions], Demonstrations
+    ]  # with every episode's demonstrator as `ReadOptions` says, or ``data``
 
 
 def refuse(where: str | Path, got: object, expected: object, remedy: str) -> NoReturn:

@@ -8,7 +8,7 @@ from irleed._io.npz import printable
 from irleed._typing import Int
 from irleed.data.demonstrations import Demonstrations, Episode
 from irleed.data.formats import hdf5
-from irleed.data.formats.base import Format, Reading, refuse
+from irleed.data.formats.base import Format, ReadOptions, refuse
 from irleed.data.formats.hdf5_gate import Group
 from irleed.data.formats.hdf5_values import Values
 from irleed.data.lazy import LazyRows, concatenate, part
@@ -18,7 +18,7 @@ NEEDED = ("observations", "actions", "terminals")
 LOOKED_AT = 256  # next observations of a large file that are compared with those they should be
 
 
-def _read(path: Path, reading: Reading) -> Demonstrations:
+def _read(path: Path, reading: ReadOptions) -> Demonstrations:
     with hdf5.opened(path, reading.budget()) as file:
         action = reading.action or "actions"
         _check_names(file, action)

@@ -13,7 +13,7 @@ from irleed._io.npz import printable
 from irleed.data import lazy
 from irleed.data.demonstrations import Demonstrations, Episode
 from irleed.data.formats.arrow_stream import read_table
-from irleed.data.formats.base import Format, Reading, library, refuse
+from irleed.data.formats.base import Format, ReadOptions, library, refuse
 from irleed.data.formats.folders import read_json, regular
 from irleed.data.lazy import InFile, LazyRows
 from irleed.data.limits import EPISODE, Budget
@@ -74,7 +74,7 @@ def _recognises(path: Path) -> bool:
         return False
 
 
-def _read(path: Path, reading: Reading) -> Demonstrations:
+def _read(path: Path, reading: ReadOptions) -> Demonstrations:
     """Every row is an episode."""
     where = printable(path)
     if reading.obs not in ((), ("obs",)) or reading.action not in (None, "acts"):
@@ -180,7 +180,7 @@ def _in_file(values: Any, shape: tuple[int, ...], maps: list[tuple[Path, Any]]) 
     return None
 
 
-def _owners(table: Any, reading: Reading, path: Path) -> list[str]:
+def _owners(table: Any, reading: ReadOptions, path: Path) -> list[str]:
     """Who acted: a column, or else an entry of each trajectory's first info, or else the folder's name."""
     if reading.demonstrator == "episode":
         return [path.stem] * len(table)

@@ -7,14 +7,14 @@ import numpy as np
 
 from irleed._io.npz import printable
 from irleed.data.demonstrations import Demonstrations, Episode
-from irleed.data.formats.base import Format, Reading, refuse
+from irleed.data.formats.base import Format, ReadOptions, refuse
 from irleed.data.formats.pickles import NUMPY, load
 from irleed.data.validation import listed, native
 
 FIELDS = ("states", "next_states", "actions", "dones")  # these there must be; rewards and lengths may be
 
 
-def _owners(data: dict[str, Any], reading: Reading, path: Path, count: int) -> list[str]:
+def _owners(data: dict[str, Any], reading: ReadOptions, path: Path, count: int) -> list[str]:
     if reading.named is None:
         return [path.stem] * count
     where = f"{printable(path)}, demonstrators"
@@ -87,7 +87,7 @@ def _recognises(path: Path) -> bool:
     )
 
 
-def _read(path: Path, reading: Reading) -> Demonstrations:
+def _read(path: Path, reading: ReadOptions) -> Demonstrations:
     """Every trajectory is an episode, of one demonstrator unless a key of the dict says who acted."""
     where = printable(path)
     if reading.obs not in ((), ("states",)) or reading.action not in (None, "actions"):

@@ -13,7 +13,7 @@ from irleed._io.npz import CORRUPT, printable
 from irleed._io.text import one_line
 from irleed.data.demonstrations import Demonstrations
 from irleed.data.formats.arrow import labelled, numbers, refuse_row
-from irleed.data.formats.base import Format, Reading, library, refuse
+from irleed.data.formats.base import Format, ReadOptions, library, refuse
 from irleed.data.formats.folders import inside, read_json, regular
 from irleed.data.formats.lerobot_cameras import CAMERAS, camera, seen
 from irleed.data.formats.parquet import Files
@@ -40,7 +40,7 @@ def recognises(path: Path) -> bool:
         return False
 
 
-def read(path: Path, reading: Reading) -> Demonstrations:
+def read(path: Path, reading: ReadOptions) -> Demonstrations:
     """The episodes of a folder."""
     info = _info(path)
     kinds = {name: feature.get("dtype") for name, feature in info["features"].items()}
@@ -155,7 +155,7 @@ def _vectors(rows: np.ndarray | LazyRows) -> np.ndarray | LazyRows:
     return LazyRows.of(SideBySide([rows])) if isinstance(rows, LazyRows) else rows[:, None]
 
 
-def _owners(frames: Any, files: Files, about: Files | None, reading: Reading, path: Path) -> Any:
+def _owners(frames: Any, files: Files, about: Files | None, reading: ReadOptions, path: Path) -> Any:
     """Who acted, one entry a frame: by a column of the frames, or one of the episodes."""
     arrow, alone = library("pyarrow", "formats"), [path.resolve().name] * len(frames)
     if reading.demonstrator == "episode":

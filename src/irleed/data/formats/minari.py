@@ -20,7 +20,7 @@ from irleed._io.text import one_line
 from irleed._typing import Shaped
 from irleed.data.demonstrations import Demonstrations, Episode
 from irleed.data.formats import minari_arrow, minari_hdf5
-from irleed.data.formats.base import Format, Reading, joined, library, refuse
+from irleed.data.formats.base import Format, ReadOptions, joined, library, refuse
 from irleed.data.formats.folders import read_json, regular
 from irleed.data.formats.minari_hdf5 import StoredEpisode
 from irleed.data.formats.minari_spaces import MARKS, NUMBERS, About, Space, about
@@ -44,7 +44,7 @@ def recognises(path: Path) -> bool:
         return False
 
 
-def read(path: Path, reading: Reading) -> Demonstrations:
+def read(path: Path, reading: ReadOptions) -> Demonstrations:
     """The episodes of a data set's folder."""
     with _refusing(path):
         about, where = _about(path), printable(path)
@@ -57,7 +57,7 @@ def read(path: Path, reading: Reading) -> Demonstrations:
         return Demonstrations.from_episodes(episodes, where=where)
 
 
-def read_id(name: str, reading: Reading) -> Demonstrations:
+def read_id(name: str, reading: ReadOptions) -> Demonstrations:
     """The episodes of a data set in Minari's local folder; nothing is downloaded."""
     path = Path(library("minari.storage.datasets_root_dir", "formats").get_dataset_path(name))
     if not recognises(path):
@@ -167,7 +167,7 @@ def _flat(values: Any, prefix: str = "") -> dict[str, Any]:
     return {k: v for name, value in items for k, v in _flat(value, f"{prefix}/{name}".lstrip("/")).items()}
 
 
-def _demonstrators(said: list[dict], infos: list[dict], dataset: str, reading: Reading, path: Path) -> list[str]:
+def _demonstrators(said: list[dict], infos: list[dict], dataset: str, reading: ReadOptions, path: Path) -> list[str]:
     """The name of each episode's demonstrator."""
     for key in (reading.named,) if reading.named else WHO:
         names = [_name(one.get(key)) or _name(other.get(key)) for one, other in zip(said, infos, strict=True)]

@@ -12,7 +12,7 @@ from irleed._io.files import replacing
 from irleed._io.npz import CORRUPT, printable
 from irleed.data.demonstrations import Demonstrations, Episode
 from irleed.data.formats import hdf5
-from irleed.data.formats.base import Format, Reading, library, refuse
+from irleed.data.formats.base import Format, ReadOptions, library, refuse
 from irleed.data.formats.hdf5_gate import Group
 from irleed.data.formats.hdf5_values import Values
 from irleed.data.lazy import concatenate, part
@@ -70,7 +70,7 @@ def _recognises(path: Path) -> bool:
         return True
 
 
-def _read(path: Path, reading: Reading) -> Demonstrations:
+def _read(path: Path, reading: ReadOptions) -> Demonstrations:
     with hdf5.opened(path, reading.budget()) as file:
         demos = _demos(file)
         owner = _owners(path, file, tuple(demos), reading)
@@ -108,7 +108,7 @@ def _group(demo: Group, name: str) -> Group:
     return found
 
 
-def _layout(there: Mapping[str, Values], reading: Reading) -> dict[str, tuple[int, ...]]:
+def _layout(there: Mapping[str, Values], reading: ReadOptions) -> dict[str, tuple[int, ...]]:
     """The observations to take, and the shape of each."""
     chosen = reading.obs or sorted(name for name, entry in there.items() if entry.ndim <= 2)
     return {name: there[name].shape[1:] if name in there else () for name in chosen}
@@ -117,7 +117,7 @@ def _layout(there: Mapping[str, Values], reading: Reading) -> dict[str, tuple[in
 def _episode(
     demo: Group,
     there: Mapping[str, Values],
-    reading: Reading,
+    reading: ReadOptions,
     chosen: tuple[str, ...],
     owner: str,
     again: hdf5.Reopened,
@@ -145,7 +145,7 @@ def _episode(
     return Episode(obs, action[:kept], done[kept - 1], owner, rewards)
 
 
-def _owners(path: Path, file: Group, demos: tuple[str, ...], reading: Reading) -> dict[str, str]:
+def _owners(path: Path, file: Group, demos: tuple[str, ...], reading: ReadOptions) -> dict[str, str]:
     """Who gave each demonstration."""
     there, named = _masks(file), reading.named
     if named is None:

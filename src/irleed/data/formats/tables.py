@@ -14,7 +14,7 @@ from irleed._io.npz import printable
 from irleed._typing import Bool, Int, Shaped
 from irleed.data.demonstrations import Demonstrations, Episode
 from irleed.data.formats.arrow import arrow_errors, coded, labelled, numbers, refuse_row, side_by_side
-from irleed.data.formats.base import Format, Reading, library, refuse
+from irleed.data.formats.base import Format, ReadOptions, library, refuse
 from irleed.data.formats.parquet import Files
 from irleed.data.lazy import LazyRows, part
 from irleed.data.limits import EPISODE, Budget
@@ -34,7 +34,7 @@ def recognises(path: Path) -> bool:
         return False
 
 
-def read(path: Path, reading: Reading) -> Demonstrations:
+def read(path: Path, reading: ReadOptions) -> Demonstrations:
     """The episodes of a file."""
     budget = reading.budget()
     with arrow_errors(path):
@@ -158,7 +158,7 @@ class _Chosen:
         return {"episode", *self.action, "reward", "truncated", "terminated", "done", self.who or "episode"}
 
 
-def _chosen(names: Sequence[str], reading: Reading, path: Path) -> _Chosen:
+def _chosen(names: Sequence[str], reading: ReadOptions, path: Path) -> _Chosen:
     obs = list(reading.obs) or sorted((name for name in names if re.fullmatch(OBS, name)), key=_place)
     if not obs:
         refuse(path, f"only {listed(names)}", "columns 'obs', 'obs_0', 'obs.x' or 'observation...'", "name them")
@@ -168,7 +168,7 @@ def _chosen(names: Sequence[str], reading: Reading, path: Path) -> _Chosen:
     return _Chosen(obs, _action_names(names, reading, path), _who(names, reading, path))
 
 
-def _who(names: Sequence[str], reading: Reading, path: Path) -> str | None:
+def _who(names: Sequence[str], reading: ReadOptions, path: Path) -> str | None:
     """The column that says who acted, if any."""
     known = ["demonstrator"] if "demonstrator" in names else [name for name in WHO if name in names]
     wanted = [reading.named] if reading.named else known
@@ -180,7 +180,7 @@ def _who(names: Sequence[str], reading: Reading, path: Path) -> str | None:
     return wanted[0]
 
 
-def _action_names(names: Sequence[str], reading: Reading, path: Path) -> list[str]:
+def _action_names(names: Sequence[str], reading: ReadOptions, path: Path) -> list[str]:
     stem = reading.action or "action"
     parts = [name for name in names if re.fullmatch(re.escape(stem) + r"(_[0-9]+|\..+)", name)]
     if stem in names and (reading.action or not parts):
@@ -217,7 +217,7 @@ def _header(path: Path, size: int) -> tuple[str, list[str]] | None:
     return max(found, key=lambda each: len(each[1]), default=None)
 
 
-def _read_csv(path: Path, reading: Reading, budget: Budget) -> Any:
+def _read_csv(path: Path, reading: ReadOptions, budget: Budget) -> Any:
     budget.admit(path)
     arrow, reader = library("pyarrow", "formats"), library("pyarrow.csv", "formats")
     header = _header(path, 1 << 20)
