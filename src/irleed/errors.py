@@ -1,4 +1,4 @@
-"""Errors a user can mend. Every message says where, what was found, what was expected and what to do about it."""
+"""Errors that a user can mend. Each says where, what was found, what was expected and what to do about it."""
 
 from irleed._io.text import escaped, shortened
 
@@ -6,7 +6,24 @@ LONGEST = 2_000  # characters of each part of a message: a path fits
 
 
 class IrleedError(Exception):
-    """Base of all errors that the caller can do something about; others are failures of this program."""
+    """Base of all errors that the caller can do something about; others are failures of this program.
+
+    The message is one printable line, ``where: got X, expected Y; remedy``, whatever names and values it mentions.
+    """
+
+    def __init__(self, where: str, got: object, expected: object, remedy: str) -> None:
+        """Keep the four parts as attributes; `got` and `expected` as they were given."""
+        super().__init__(where, got, expected, remedy)
+        self.where = where
+        self.got = got
+        self.expected = expected
+        self.remedy = remedy
+
+    def __str__(self) -> str:
+        """The message, in which control characters are escaped and long parts shortened."""
+        parts = (self.where, self.got, self.expected, self.remedy)
+        shown = (shortened(escaped(str(part)[: LONGEST + 1]), LONGEST) for part in parts)
+        return "{}: got {}, expected {}; {}".format(*shown)
 
 
 class DataError(IrleedError):
@@ -22,10 +39,4 @@ class ConfigError(IrleedError):
 
 
 class DivergedError(IrleedError):
-    """Training led nowhere: every run ended in what is no number."""
-
-
-def problem(where: str, *, got: object, expected: object, remedy: str) -> str:
-    """One printable line: ``where: got X, expected Y; remedy``, whatever the names and values in it are."""
-    shown = (shortened(escaped(str(part)[: LONGEST + 1]), LONGEST) for part in (where, got, expected, remedy))
-    return "{}: got {}, expected {}; {}".format(*shown)
+    """Training diverged: every run ended with non-finite parameters."""

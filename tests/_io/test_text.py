@@ -9,7 +9,7 @@ from rich.console import Console
 
 from irleed._io import text as _text
 from irleed._io.text import cell, csv_cell, escaped, markdown, name, one_line, printable, shell, visible
-from irleed.errors import problem
+from irleed.errors import IrleedError
 
 NASTY = ("\x1b[2J\x1b]0;title\x07", "a\nb\r\tc", "gpj.\u202eexe", "\x00", "x\u2028y", "\udcff", "zero\u200bwidth")
 
@@ -18,7 +18,9 @@ NASTY = ("\x1b[2J\x1b]0;title\x07", "a\nb\r\tc", "gpj.\u202eexe", "\x00", "x\u20
 def test_nothing_that_cannot_be_seen_gets_through(text):
     for shown in (escaped(text), printable(text), one_line(text), name(text), cell(text).plain, markdown(text)):
         assert shown.isprintable()
-    assert problem(text, got=text, expected=text, remedy=text).isprintable(), "messages are one line whatever they name"
+    assert str(IrleedError(text, got=text, expected=text, remedy=text)).isprintable(), (
+        "messages are one line whatever they name"
+    )
     assert shell(["irleed", text]).isprintable()
 
 
@@ -32,7 +34,7 @@ def test_long_names_are_short_and_stay_different():
     first, second = "a" * 10_000_000, "a" * 9_999_999 + "b"
     assert len(name(first)) == len(name(second)) == _text.LONGEST_NAME and name(first) != name(second)
     assert len(one_line(first)) == _text.LONGEST_LINE
-    assert len(problem(first, got=first, expected=first, remedy=first)) < 10_000
+    assert len(str(IrleedError(first, got=first, expected=first, remedy=first))) < 10_000
 
 
 def test_errors_are_told_in_their_own_words():

@@ -19,7 +19,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from safetensors import SafetensorError
 
-from irleed.errors import ConfigError, problem
+from irleed.errors import ConfigError
 
 CHUNK = 1 << 25  # bytes of an array that are hashed together: what lies in a file need not be in memory at once
 TEMPORARY = re.compile(r"\.irleed-[0-9a-f]{8}-.*\.part", re.DOTALL)
@@ -101,7 +101,7 @@ def writing(where: str | Path, remedy: str = RESUME) -> Iterator[None]:
     except (OSError, SafetensorError) as error:
         got = (error.strerror if isinstance(error, OSError) else None) or str(error)
         expected = "a folder with room that can be written to"
-        raise ConfigError(problem(str(where), got=got, expected=expected, remedy=remedy)) from error
+        raise ConfigError(str(where), got=got, expected=expected, remedy=remedy) from error
 
 
 def write_json(path: Path, value: Mapping[str, object]) -> None:

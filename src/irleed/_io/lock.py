@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
-from irleed.errors import ConfigError, problem
+from irleed.errors import ConfigError
 
 try:
     import fcntl
@@ -141,4 +141,4 @@ def _refuse(path: Path, where: str, holder: Mapping[str, Any], *, system: bool) 
     remedy = "wait until it has ended, or choose another --out"
     if not system:
         remedy += f"; if there is no such process, remove {path}"
-    raise ConfigError(problem(where, got=f"{who} writing to it", expected="no other process", remedy=remedy))
+    raise ConfigError(where, got=f"{who} writing to it", expected="no other process", remedy=remedy)

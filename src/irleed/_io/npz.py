@@ -22,7 +22,7 @@ import numpy as np
 
 from irleed._io.files import beside
 from irleed._io.text import one_line, printable
-from irleed.errors import ConfigError, DataError, problem
+from irleed.errors import ConfigError, DataError
 
 HEAD = ("format", "version")
 
@@ -240,12 +240,12 @@ def _values(stream: Any, size: int) -> np.ndarray:
 
 
 def _refuse(where: str, got: object, expected: object, remedy: str) -> NoReturn:
-    raise DataError(problem(where, got=got, expected=expected, remedy=remedy)) from None
+    raise DataError(where, got=got, expected=expected, remedy=remedy) from None
 
 
 def _unwritable(where: str, got: str, expected: str) -> NoReturn:
     remedy = "choose another path, or make room and folder for it"
-    raise ConfigError(problem(where, got=got, expected=expected, remedy=remedy)) from None
+    raise ConfigError(where, got=got, expected=expected, remedy=remedy) from None
 
 
 def _foreign(found: list[str], layout: Layout, where: str) -> NoReturn:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 
 from irleed._io import text as _text
-from irleed.errors import DataError, problem
+from irleed.errors import DataError
 
 METADATA, OURS = "__metadata__", "irleed"
 MOST_HEADER = 1 << 20  # bytes; a policy's header has a few thousand
@@ -44,7 +44,7 @@ def refusing(path: str | os.PathLike[str], expected: str) -> Iterator[None]:
     except (OSError, ValueError, RecursionError, MemoryError) as error:
         remedy = "name another file, or copy it again"
         got = _text.one_line(error)
-        raise DataError(problem(_text.printable(path), got=got, expected=expected, remedy=remedy)) from error
+        raise DataError(_text.printable(path), got=got, expected=expected, remedy=remedy) from error
 
 
 def read_header(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Tensor]]:

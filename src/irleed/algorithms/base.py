@@ -20,7 +20,7 @@ from jax.core import Tracer
 from irleed._typing import Array, Float, Int, Key, Scalar, Shaped
 from irleed.data.transitions import Inputs, Row, Transitions
 from irleed.envs.step import Actions
-from irleed.errors import ConfigError, problem
+from irleed.errors import ConfigError
 from irleed.model.demonstrators import Description
 from irleed.policies.actor import Actor
 
@@ -101,12 +101,12 @@ def _check_setting(where: str, field: dataclasses.Field, value: Any) -> None:
     if get_origin(field.type) is Literal:
         if value not in get_args(field.type):
             expected = " or ".join(map(repr, get_args(field.type)))
-            raise ConfigError(problem(where, got=repr(value), expected=expected, remedy="choose one of them"))
+            raise ConfigError(where, got=repr(value), expected=expected, remedy="choose one of them")
     elif isinstance(value, tuple | int | float | np.ndarray | jax.Array) and not isinstance(value, Tracer):
         low, high = (1, math.inf) if isinstance(value, tuple) else RANGES.get(field.name, (0, math.inf))
         if not np.all((low <= np.asarray(value)) & (np.asarray(value) <= high)):  # NaN is refused too
             expected = f"{low:g} or more" if high == math.inf else f"{low:g} to {high:g}"
-            raise ConfigError(problem(where, got=value, expected=expected, remedy="choose another value"))
+            raise ConfigError(where, got=value, expected=expected, remedy="choose another value")
 
 
 def initial_state(parameters: Any) -> TrainState:

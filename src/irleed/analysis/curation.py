@@ -18,7 +18,7 @@ from irleed.data import Demonstrations, ReadOptions
 from irleed.data.formats.folders import inside
 from irleed.data.lazy import CHUNK
 from irleed.data.limits import EXPANSION
-from irleed.errors import ConfigError, DataError, SpaceError, problem
+from irleed.errors import ConfigError, DataError, SpaceError
 from irleed.policies.base import Policy
 from irleed.policies.files import load_policy
 from irleed.runs.directory import ANSWER, POLICY, fingerprint
@@ -106,15 +106,15 @@ def curate(data: Demonstrations, run: Run, share: float = 0.5, *, other_data: bo
     same demonstrators.
     """
     if not 0 < share <= 1:
-        raise ConfigError(problem("--share", got=share, expected="above 0, at most 1", remedy="choose another"))
+        raise ConfigError("--share", got=share, expected="above 0, at most 1", remedy="choose another")
     unknown = [name for name in data.names if name not in run.names]
     if unknown:
         got, expected = f"demonstrator {unknown[0]!r}", f"those of the run: {', '.join(run.names[:8])}"
-        raise SpaceError(problem("data", got=got, expected=expected, remedy="curate the data that were fitted"))
+        raise SpaceError("data", got=got, expected=expected, remedy="curate the data that were fitted")
     if not other_data and run.fingerprint is not None and run.fingerprint != (found := fingerprint(data)):
         got, expected = f"SHA-256 {found[:8]}...", f"{run.fingerprint[:8]}..., the data of the run"
         remedy = "curate the data that were fitted, or say --other-data for new episodes of the same demonstrators"
-        raise SpaceError(problem("data", got=got, expected=expected, remedy=remedy))
+        raise SpaceError("data", got=got, expected=expected, remedy=remedy)
     place = [run.names.index(name) for name in data.names]
     precision, bias = run.precision[place], run.bias[place]
     steps = np.asarray(data.length)
@@ -124,7 +124,7 @@ def curate(data: Demonstrations, run: Run, share: float = 0.5, *, other_data: bo
     if not np.isfinite(score).all():  # such episodes have no place in an order
         episode = int(np.argmin(np.isfinite(score)))
         got, remedy = f"a score of {score[episode]}", "fit again: policy or expertise are out of all bounds"
-        raise DataError(problem(f"data, episode {episode}", got=got, expected="a finite number", remedy=remedy))
+        raise DataError(f"data, episode {episode}", got=got, expected="a finite number", remedy=remedy)
     weight = np.exp(score - score.max())
     weight /= np.average(weight, weights=steps)
     order = np.argsort(-weight, kind="stable")

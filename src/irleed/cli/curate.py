@@ -19,7 +19,7 @@ from irleed._io.text import cell, csv_cell, say
 from irleed.analysis.curation import Curation, curate, read_run
 from irleed.data import Demonstrations, load, save
 from irleed.data.formats import imitation, lerobot, minari, robomimic
-from irleed.errors import ConfigError, problem
+from irleed.errors import ConfigError
 
 KEEP, DROP = "irleed_keep", "irleed_drop"  # masks in a robomimic file
 
@@ -79,10 +79,10 @@ def _table(found: Curation, limit: int = 30) -> Table:
 def _write(source: Path, out: Path, data: Demonstrations, found: Curation) -> None:
     """By the ending of the name; nothing that is there is written over."""
     if out.exists():
-        raise ConfigError(problem(f"--out {out}", got="what exists", expected="a new name", remedy="choose another"))
+        raise ConfigError(f"--out {out}", got="what exists", expected="a new name", remedy="choose another")
     if not out.parent.is_dir():
         got, remedy = f"no folder {out.parent}", "make it first"
-        raise ConfigError(problem(f"--out {out}", got=got, expected="a folder that exists", remedy=remedy))
+        raise ConfigError(f"--out {out}", got=got, expected="a folder that exists", remedy=remedy)
     writers: dict[str, Callable[[Path, Path, Demonstrations, Curation], None]] = {
         ".csv": _csv,
         ".parquet": _parquet,
@@ -93,12 +93,12 @@ def _write(source: Path, out: Path, data: Demonstrations, found: Curation) -> No
     }
     if out.suffix not in writers:
         expected = ", ".join(ending or "a folder" for ending in writers)
-        raise ConfigError(problem(f"--out {out}", got=out.suffix, expected=expected, remedy="choose one of them"))
+        raise ConfigError(f"--out {out}", got=out.suffix, expected=expected, remedy="choose one of them")
     try:
         writers[out.suffix](source, out, data, found)
     except OSError as error:
         got, remedy = error.strerror or str(error), "choose another place"
-        raise ConfigError(problem(f"--out {out}", got=got, expected="a place to write", remedy=remedy)) from error
+        raise ConfigError(f"--out {out}", got=got, expected="a place to write", remedy=remedy) from error
 
 
 def _csv(source: Path, out: Path, data: Demonstrations, found: Curation) -> None:

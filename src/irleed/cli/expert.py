@@ -19,7 +19,7 @@ from irleed._typing import Key
 from irleed.algorithms.experts import SacExpert, SoftQExpert
 from irleed.algorithms.iq import OfflineIrleed, SacIrleed
 from irleed.algorithms.training import Progress
-from irleed.errors import ConfigError, problem
+from irleed.errors import ConfigError
 from irleed.model.networks import Mlp
 from irleed.rollout import AbstractBackend, HostBackend, greedy_action, make_backend
 from irleed.runs import progress
@@ -96,7 +96,7 @@ class ExpertCommand:
         for setting, low in least.items():
             if getattr(self, setting) < low:
                 got, expected = getattr(self, setting), f"{low} or more"
-                raise ConfigError(problem(f"--{setting}", got=got, expected=expected, remedy="choose more"))
+                raise ConfigError(f"--{setting}", got=got, expected=expected, remedy="choose more")
         prepare(self.out.parent)
         with contextlib.ExitStack() as stack:
             with writing(self.out, REMEDY):
@@ -133,7 +133,7 @@ class ExpertCommand:
     def _trained(self, backend: AbstractBackend, key: Key, told: Progress) -> Experts:
         if self.start is not None and not (isinstance(backend.actions, int) and self.imitate is None):
             expected = "discrete actions, and nobody to imitate"
-            raise ConfigError(problem("--start", got=str(self.start), expected=expected, remedy="leave it out"))
+            raise ConfigError("--start", got=str(self.start), expected=expected, remedy="leave it out")
         if isinstance(backend, HostBackend) and not isinstance(backend.actions, int):
             return self._policies(backend, key, told)
         check_choices(backend.actions, self.env)

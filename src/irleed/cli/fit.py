@@ -27,7 +27,7 @@ from irleed.data.transitions import are_choices
 from irleed.envs.mdp import FiniteMDP
 from irleed.envs.mdp_files import load_mdp
 from irleed.envs.toy_text import from_gymnasium
-from irleed.errors import ConfigError, DivergedError, problem
+from irleed.errors import ConfigError, DivergedError
 from irleed.fit.defaults import Method, network_algorithm, tabular_algorithm
 from irleed.fit.door import of_states
 from irleed.fit.networks import MEMBERS, NetworkFit
@@ -66,7 +66,7 @@ class Source:
         if self.mdp is not None and self.env is None:
             return load_mdp(self.mdp, expansion)
         got = "neither" if self.mdp is None else "both"
-        raise ConfigError(problem("the MDP", got=got, expected="--mdp FILE or --env ID", remedy="give one of them"))
+        raise ConfigError("the MDP", got=got, expected="--mdp FILE or --env ID", remedy="give one of them")
 
 
 @dataclass(frozen=True)
@@ -241,9 +241,7 @@ class FitCommand:
             way, algorithms, others = "for networks that do not play (no --env)", OFFLINE, FOR_MDPS
         if self.algorithm not in algorithms:
             expected = f"{' or '.join(algorithms)} {way}"
-            raise ConfigError(
-                problem("--algorithm", got=self.algorithm, expected=expected, remedy="choose one of them")
-            )
+            raise ConfigError("--algorithm", got=self.algorithm, expected=expected, remedy="choose one of them")
         refuse_ignored((self.source, self), others, way)
         if tabular:
             refuse_ignored((self.keeping,), LASTING, way)

@@ -11,7 +11,7 @@ from typing import Any
 import tyro
 from tyro.constructors import ConstructorRegistry, StructConstructorSpec, StructFieldSpec, StructTypeInfo
 
-from irleed.errors import ConfigError, problem
+from irleed.errors import ConfigError
 
 
 def parsed(settings: Any, arguments: Sequence[str], prog: str, description: str | None = None) -> Any:
@@ -38,7 +38,7 @@ def _refuse_empty(arguments: Sequence[str]) -> None:
         flag, given, value = word.partition("=") if word.startswith("--") else (flag, True, word)
         if given and not value.strip():
             got, expected = "an empty text", "a name or a value"
-            raise ConfigError(problem(flag, got=got, expected=expected, remedy="check what is between the quotes"))
+            raise ConfigError(flag, got=got, expected=expected, remedy="check what is between the quotes")
 
 
 class _Flowing:
@@ -100,4 +100,4 @@ def refuse_ignored(parts: tuple[Any, ...], names: tuple[str, ...], way: str) -> 
     for name in names:
         if given[name] != usual[name]:
             flag, expected = f"--{name.replace('_', '-')}", f"no such setting {way}"
-            raise ConfigError(problem(flag, got=given[name], expected=expected, remedy="leave it out"))
+            raise ConfigError(flag, got=given[name], expected=expected, remedy="leave it out")

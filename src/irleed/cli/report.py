@@ -7,7 +7,7 @@ import tyro
 from rich.console import Console
 
 from irleed._io.text import say
-from irleed.errors import ConfigError, problem
+from irleed.errors import ConfigError
 from irleed.report.page import write
 
 
@@ -23,10 +23,10 @@ class ReportCommand:
     def run(self, console: Console) -> None:
         """Read, write, and say where."""
         if not self.runs:
-            raise ConfigError(problem("runs", got="none", expected="one folder or more", remedy="name the run"))
+            raise ConfigError("runs", got="none", expected="one folder or more", remedy="name the run")
         if self.out is None and len(self.runs) > 1:
             expected, remedy = "where to write the comparison", "give --out report.html"
-            raise ConfigError(problem("--out", got="nothing", expected=expected, remedy=remedy))
+            raise ConfigError("--out", got="nothing", expected=expected, remedy=remedy)
         runs = list(self.runs)
         out = write(runs, runs[0] / "report.html" if self.out is None else self.out)
         say(console, f"wrote {out}")

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Literal
 
-from irleed.errors import ConfigError, problem
+from irleed.errors import ConfigError
 from irleed.runs.checkpoint import Checkpointer, Log
 from irleed.runs.directory import Run
 from irleed.runs.logging import History, TensorBoard, WeightsAndBiases, library
@@ -32,10 +32,10 @@ class Keeping:
         for field in dataclasses.fields(self):
             if out is None and getattr(self, field.name) != field.default:
                 flag = f"--{field.name.replace('_', '-')}"
-                raise ConfigError(problem(flag, got="no --out", expected="a folder", remedy="name one with --out"))
+                raise ConfigError(flag, got="no --out", expected="a folder", remedy="name one with --out")
         if self.checkpoint_every is not None and not self.checkpoint_every >= 0:
             got, remedy = self.checkpoint_every, "choose, say, 60"
-            raise ConfigError(problem("--checkpoint-every", got=got, expected="0 or more", remedy=remedy))
+            raise ConfigError("--checkpoint-every", got=got, expected="0 or more", remedy=remedy)
         for name in self.log:
             library(name)
 

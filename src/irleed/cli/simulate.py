@@ -17,7 +17,7 @@ from irleed._io.text import say
 from irleed.cli.fit import PLANNERS, PlannerName, Source
 from irleed.cli.parsing import refuse_ignored
 from irleed.data import Demonstrations, save
-from irleed.errors import ConfigError, problem
+from irleed.errors import ConfigError
 from irleed.rollout import make_backend
 from irleed.runs.directory import prepare
 from irleed.simulation.critics import CriticDemonstrator, check_fit, draw_demonstrators, load_critic, to_demonstrations
@@ -89,7 +89,7 @@ class SimulateCommand:
         people = len(self.precision) or self.demonstrators
         self._check(people)
         if self.source.env is None:
-            raise ConfigError(problem("--critic", got="no --env", expected="where it plays", remedy="give --env ID"))
+            raise ConfigError("--critic", got="no --env", expected="where it plays", remedy="give --env ID")
         critic, backend = load_critic(name), make_backend(self.source.env, self.workers)
         try:
             check_fit(critic, name, backend.observation_shape, backend.actions, self.source.env)
@@ -125,4 +125,4 @@ class SimulateCommand:
 
 def _refuse(setting: str, got: object, expected: str) -> NoReturn:
     flag = f"--{setting.replace('_', '-')}"
-    raise ConfigError(problem(flag, got=got, expected=expected, remedy="choose another"))
+    raise ConfigError(flag, got=got, expected=expected, remedy="choose another")

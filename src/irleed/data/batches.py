@@ -15,7 +15,7 @@ from irleed._typing import Array, Int, Key, Shaped
 from irleed.data import lazy
 from irleed.data.demonstrations import Demonstrations
 from irleed.data.transitions import Inputs, Row, are_choices, drawn
-from irleed.errors import ConfigError, problem
+from irleed.errors import ConfigError
 
 ALIGNED = 64  # bytes
 
@@ -31,7 +31,7 @@ class Batches:
     def __init__(self, data: Demonstrations, count: int, frames: int = 1, every: int = 1):
         for name, value in {"count": count, "frames": frames, "every": every}.items():
             if value < 1:
-                raise ConfigError(problem(f"batches, {name}", got=value, expected="at least 1", remedy="raise it"))
+                raise ConfigError(f"batches, {name}", got=value, expected="at least 1", remedy="raise it")
         within = np.arange(data.transitions) - data.start[data.episode]
         kept = np.flatnonzero(within % every == 0)
         action = np.asarray(data.action)[kept]

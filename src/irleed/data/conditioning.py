@@ -21,7 +21,7 @@ import numpy as np
 from irleed._typing import Array, Float, Int, Shaped
 from irleed.data.lazy import LazyRows, Source, chunks
 from irleed.data.ranges import Ranges
-from irleed.errors import SpaceError, problem
+from irleed.errors import SpaceError
 
 LARGEST = 1e30  # magnitude that single precision holds with room for arithmetic
 SCALES = (1e-9, 1e9)  # widths that need no unit
@@ -107,4 +107,4 @@ def _refuse_too_large(ranges: Ranges) -> None:
     if ranges.size[entry] > LARGEST:
         got = f"{ranges.size[entry]:g} in entry {entry}"
         expected = f"numbers up to {LARGEST:g}, which single precision can compute with"
-        raise SpaceError(problem("observations", got=got, expected=expected, remedy="divide them by a constant"))
+        raise SpaceError("observations", got=got, expected=expected, remedy="divide them by a constant")

@@ -13,7 +13,7 @@ from irleed.data import lazy
 from irleed.data import validation as checks
 from irleed.data.lazy import LazyRows
 from irleed.data.validation import COLUMNS, check_columns, check_shapes, end_to_end, listed, native, refuse, starts
-from irleed.errors import ConfigError, problem
+from irleed.errors import ConfigError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -150,7 +150,7 @@ class Demonstrations(eqx.Module):
         bad = chosen[(chosen < 0) | (chosen >= self.episodes)]
         if len(chosen) == 0 or len(bad):
             got, expected = bad[0] if len(bad) else "no episodes", f"episodes of 0 to {self.episodes - 1}"
-            raise ConfigError(problem("take", got=got, expected=expected, remedy="see `episodes` for their number"))
+            raise ConfigError("take", got=got, expected=expected, remedy="see `episodes` for their number")
         return self._gather(chosen, np.unique(self.owner[chosen]))
 
     def select(self, demonstrators: Sequence[SupportsIndex | str]) -> "Demonstrations":
@@ -160,7 +160,7 @@ class Demonstrations(eqx.Module):
         if not chosen or len(set(chosen)) < len(chosen) or not all(0 <= d < self.demonstrators for d in chosen):
             expected = f"different demonstrators of {listed(self.names)} or their numbers from 0"
             got = list(demonstrators) or "none"
-            raise ConfigError(problem("select", got=got, expected=expected, remedy="see `names` for who is there"))
+            raise ConfigError("select", got=got, expected=expected, remedy="see `names` for who is there")
         return self._gather(np.flatnonzero(np.isin(self.owner, chosen)), np.array(chosen))
 
     def split(self) -> list[Episode]:
@@ -183,7 +183,7 @@ class Demonstrations(eqx.Module):
         gone = np.setdiff1d(np.arange(self.demonstrators), self.demonstrator[keep])
         if len(gone):
             got, remedy = f"all transitions of {self.names[gone[0]]!r}", "leave the demonstrator out with `select`"
-            raise ConfigError(problem("without", got=got, expected="at least one left of everyone", remedy=remedy))
+            raise ConfigError("without", got=got, expected="at least one left of everyone", remedy=remedy)
         begins = (np.diff(keep, prepend=-2) != 1) | (np.diff(self.episode[keep], prepend=-1) != 0)
         start = np.flatnonzero(begins)
         length = np.diff(start, append=len(keep))

@@ -30,7 +30,7 @@ from irleed._io.npz import Layout, printable, read_npz, write_npz
 from irleed.data import lazy
 from irleed.data.demonstrations import Demonstrations
 from irleed.data.formats import ReadOptions, minari, read_folder, recognise
-from irleed.errors import ConfigError, DataError, problem
+from irleed.errors import ConfigError, DataError
 
 MINARI = "minari:"
 LAYOUT = Layout(
@@ -54,9 +54,7 @@ def load(path: str | os.PathLike[str], reading: ReadOptions | None = None) -> De
         data = minari.read_id(os.fspath(path).removeprefix(MINARI), reading)
     elif not os.path.lexists(place):
         expected = "a file or folder of demonstrations"
-        raise DataError(
-            problem(printable(path), got="no such file or folder", expected=expected, remedy="check the path")
-        )
+        raise DataError(printable(path), got="no such file or folder", expected=expected, remedy="check the path")
     elif _is_npz(place):
         data = _load_npz(path, reading)
     else:
@@ -80,7 +78,7 @@ def _load_npz(path: str | os.PathLike[str], reading: ReadOptions) -> Demonstrati
     where = printable(path)
     if reading.named or reading.obs or reading.action:
         got, expected = reading.named or reading.action or reading.obs[0], "no choice: such files name one of each"
-        raise ConfigError(problem(where, got=got, expected=expected, remedy="leave the choice out"))
+        raise ConfigError(where, got=got, expected=expected, remedy="leave the choice out")
     stored = lazy.member(Path(path), "obs")
     budget = reading.budget()
     budget.admit(path)
@@ -90,10 +88,10 @@ def _load_npz(path: str | os.PathLike[str], reading: ReadOptions) -> Demonstrati
     names = columns.pop("names")
     if names.dtype.kind != "U" or names.ndim != 1:
         got, remedy = f"{names.dtype} of shape {names.shape}", "store names as a NumPy array of text"
-        raise DataError(problem(f"{where}, names", got=got, expected="text of shape (D,)", remedy=remedy))
+        raise DataError(f"{where}, names", got=got, expected="text of shape (D,)", remedy=remedy)
     if len(names) > columns["row"].size:  # text takes far more memory in Python than in an array
         got, expected = f"{len(names)} names", f"at most one a transition, {columns['row'].size}"
-        raise DataError(problem(f"{where}, names", got=got, expected=expected, remedy="remove those without episodes"))
+        raise DataError(f"{where}, names", got=got, expected=expected, remedy="remove those without episodes")
     return Demonstrations.from_arrays(names.tolist(), **columns, where=where)
 
 

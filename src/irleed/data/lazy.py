@@ -14,7 +14,7 @@ import numpy as np
 
 from irleed._io.npz import CORRUPT, npy_header, printable
 from irleed._typing import Array, Int, Shaped
-from irleed.errors import ConfigError, DataError, problem
+from irleed.errors import ConfigError, DataError
 
 
 class Source(abc.ABC):
@@ -63,7 +63,7 @@ class InFile(Source):
         except (OSError, EOFError) as error:
             got = f"what cannot be read ({' '.join(str(error).split())})"
             expected, remedy = "the rows that were there", "copy or write it again"
-            raise DataError(problem(printable(self.path), got=got, expected=expected, remedy=remedy)) from error
+            raise DataError(printable(self.path), got=got, expected=expected, remedy=remedy) from error
         return values.astype(self.dtype.newbyteorder("="), copy=False)
 
 
@@ -190,7 +190,7 @@ def check_size(size: int) -> None:
     if size > MOST:
         got, expected = f"{size / 1e9:.1f} GB to be read at once", f"at most {MOST / 1e9:.1f}"
         remedy = "train on irleed.data.Batches, or take some of the episodes"
-        raise ConfigError(problem("observations", got=got, expected=expected, remedy=remedy))
+        raise ConfigError("observations", got=got, expected=expected, remedy=remedy)
 
 
 def part(rows: Any, start: int | np.integer, stop: int | np.integer) -> Any:

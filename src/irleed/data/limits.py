@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 from irleed._io.npz import printable
-from irleed.errors import DataError, problem
+from irleed.errors import DataError
 
 EXPANSION = 100.0  # times its own size that a file may take; real recordings stay below 50
 ALWAYS = 1 << 28  # bytes that any file may take
@@ -38,5 +38,5 @@ class Budget:
             got = f"{size + self._taken:,} bytes in memory from {self._size:,} on disk"
             expected = f"at most {self.left + self._taken:,}"
             remedy = "do not trust this file; if you do, raise the limit with --expansion"
-            raise DataError(problem(printable(where), got=got, expected=expected, remedy=remedy))
+            raise DataError(printable(where), got=got, expected=expected, remedy=remedy)
         self._taken += size

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 
 from irleed._typing import Array, Bool, Int
 from irleed.data.lazy import LazyRows, chunks
-from irleed.errors import DataError, problem
+from irleed.errors import DataError
 
 # The columns with one number a transition, and their dtypes; obs and action may be any numbers.
 COLUMNS = {
@@ -49,7 +49,7 @@ def check(columns: Columns, names: tuple[str, ...], where: str) -> None:
 
 def refuse(where: str, got: object, expected: object, remedy: str) -> NoReturn:
     """Raise a `DataError` in the house style."""
-    raise DataError(problem(where, got=got, expected=expected, remedy=remedy))
+    raise DataError(where, got=got, expected=expected, remedy=remedy)
 
 
 def starts(episode: Int[np.ndarray, " N"]) -> Int[np.ndarray, " E"]:

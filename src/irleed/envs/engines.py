@@ -9,7 +9,7 @@ import numpy as np
 
 from irleed._io import text as _text
 from irleed._typing import Bool
-from irleed.errors import ConfigError, problem
+from irleed.errors import ConfigError
 
 LONGEST = 1_000  # characters of what an error of an environment says
 
@@ -142,18 +142,14 @@ def imported(module: str, env_id: str, extra: str) -> Any:
 
 def _missing(env_id: str, error: Exception, extra: str) -> ConfigError:
     return ConfigError(
-        problem(
-            f"environment {env_id}",
-            got=one_line(error),
-            expected="what it needs to be installed",
-            remedy=f"pip install 'irleed[{extra}]'",
-        )
+        f"environment {env_id}",
+        got=one_line(error),
+        expected="what it needs to be installed",
+        remedy=f"pip install 'irleed[{extra}]'",
     )
 
 
 def unmade(env_id: str, reason: Exception | str, remedy: str) -> ConfigError:
     """What is said of an environment that an engine cannot make."""
     got = reason if isinstance(reason, str) else one_line(reason)
-    return ConfigError(
-        problem(f"environment {env_id}", got=got, expected="one that the engine can make", remedy=remedy)
-    )
+    return ConfigError(f"environment {env_id}", got=got, expected="one that the engine can make", remedy=remedy)

@@ -6,7 +6,7 @@ import equinox as eqx
 import numpy as np
 
 from irleed.envs.mdp import FiniteMDP
-from irleed.errors import ConfigError, problem
+from irleed.errors import ConfigError
 
 MOVES = ((0, 1), (0, -1), (1, 0), (-1, 0))  # (row, column): right, left, down, up
 SIDEWAYS = ((2, 3), (2, 3), (0, 1), (0, 1))  # the two moves at right angles to each
@@ -103,30 +103,26 @@ def _check(rows, columns, goals, slip, obstacles, walls) -> None:
     cells = rows * columns
     if rows < 1 or columns < 1 or cells < 2:
         raise ConfigError(
-            problem("gridworld size", got=f"{rows} x {columns}", expected="two cells or more", remedy="enlarge it")
+            "gridworld size", got=f"{rows} x {columns}", expected="two cells or more", remedy="enlarge it"
         )
     if not 0 <= slip <= 1:
-        raise ConfigError(
-            problem("gridworld slip", got=slip, expected="a probability in [0, 1]", remedy="choose, say, 0.2")
-        )
+        raise ConfigError("gridworld slip", got=slip, expected="a probability in [0, 1]", remedy="choose, say, 0.2")
     for name, listed in (("goal", goals), ("obstacle", obstacles)):
         for cell in listed:
             if not 0 <= cell < cells:
                 raise ConfigError(
-                    problem(f"gridworld {name}", got=cell, expected=f"a cell from 0 to {cells - 1}", remedy="move it")
+                    f"gridworld {name}", got=cell, expected=f"a cell from 0 to {cells - 1}", remedy="move it"
                 )
     if not goals or len(set(goals) | set(obstacles)) >= cells or set(goals) & set(obstacles):
         raise ConfigError(
-            problem(
-                "gridworld goals",
-                got=f"{len(goals)} goals and {len(obstacles)} obstacles in {cells} cells",
-                expected="a goal or more, none on an obstacle, and a free cell to start in",
-                remedy="change one of them",
-            )
+            "gridworld goals",
+            got=f"{len(goals)} goals and {len(obstacles)} obstacles in {cells} cells",
+            expected="a goal or more, none on an obstacle, and a free cell to start in",
+            remedy="change one of them",
         )
     for pair in walls:
         (ra, ca), (rb, cb) = (divmod(cell, columns) for cell in (min(pair), max(pair)))
         if len(pair) != 2 or not (0 <= min(pair) and max(pair) < cells) or abs(ra - rb) + abs(ca - cb) != 1:
             raise ConfigError(
-                problem("gridworld wall", got=sorted(pair), expected="two neighbouring cells", remedy="mend the pair")
+                "gridworld wall", got=sorted(pair), expected="two neighbouring cells", remedy="mend the pair"
             )

@@ -10,7 +10,7 @@ from irleed.envs.engines import ale_lanes, envpool_lanes, gymnasium_lanes, obser
 from irleed.envs.mujoco import mujoco_lanes
 from irleed.envs.step import Bounds, Transition
 from irleed.envs.workers import WorkerPool
-from irleed.errors import ConfigError, SpaceError, problem
+from irleed.errors import ConfigError, SpaceError
 
 ROUNDING = 1e-6  # how far beyond a bound an action may be, relative to it, to be taken for the bound
 
@@ -63,7 +63,7 @@ class HostActions:
         return np.clip(given.astype(np.float32), bounds.low, bounds.high)
 
     def _refused(self, got: str, expected: str, remedy: str = "choose one action for each lane") -> SpaceError:
-        return SpaceError(problem(self.where, got=got, expected=expected, remedy=remedy))
+        return SpaceError(self.where, got=got, expected=expected, remedy=remedy)
 
 
 def actions_of(env_id: str, space: Any) -> HostActions:
@@ -87,7 +87,7 @@ def actions_of(env_id: str, space: Any) -> HostActions:
 
 def unsuited(where: str, space: Any, expected: str, remedy: str) -> SpaceError:
     """What is said of a space that does not fit."""
-    return SpaceError(problem(where, got=" ".join(str(space).split()), expected=expected, remedy=remedy))
+    return SpaceError(where, got=" ".join(str(space).split()), expected=expected, remedy=remedy)
 
 
 ENGINES = ("gymnasium", "envpool", "ale", "mujoco")
@@ -251,17 +251,17 @@ def _spaces(env_id: str, engine: Any) -> tuple[tuple[int, ...], np.dtype, HostAc
 
 def _check(engine: str, lanes: int, seed: int, autoreset: str | None, workers: int) -> None:
     if engine not in ENGINES:
-        raise ConfigError(problem("engine", got=engine, expected=" or ".join(ENGINES), remedy="choose one of them"))
+        raise ConfigError("engine", got=engine, expected=" or ".join(ENGINES), remedy="choose one of them")
     if lanes < 1:
-        raise ConfigError(problem("lanes", got=lanes, expected="1 or more", remedy="choose, say, 8"))
+        raise ConfigError("lanes", got=lanes, expected="1 or more", remedy="choose, say, 8")
     if seed < 0:
-        raise ConfigError(problem("seed", got=seed, expected="0 or more", remedy="choose, say, 0"))
+        raise ConfigError("seed", got=seed, expected="0 or more", remedy="choose, say, 0")
     possible = (ONLY[engine],) if engine in ONLY else tuple(MODES)
     if autoreset is not None and autoreset not in possible:
         expected = " or ".join(possible)
-        raise ConfigError(problem(f"autoreset of {engine}", got=autoreset, expected=expected, remedy="leave it out"))
+        raise ConfigError(f"autoreset of {engine}", got=autoreset, expected=expected, remedy="leave it out")
     if workers < 0:
-        raise ConfigError(problem("workers", got=workers, expected="0 or more", remedy="choose, say, 8"))
+        raise ConfigError("workers", got=workers, expected="0 or more", remedy="choose, say, 8")
     if workers and engine not in ("gymnasium", "mujoco"):
         remedy = "leave it out: this engine uses several cores by itself"
-        raise ConfigError(problem(f"workers of {engine}", got=workers, expected=0, remedy=remedy))
+        raise ConfigError(f"workers of {engine}", got=workers, expected=0, remedy=remedy)

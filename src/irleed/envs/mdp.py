@@ -7,7 +7,7 @@ import numpy as np
 
 from irleed._typing import Array, Bool, Float, Int, Key
 from irleed.envs import mdp_validation as checks
-from irleed.errors import DataError, problem
+from irleed.errors import DataError
 
 # Up to this many slots the sum over slots is written out, which XLA turns into one fast loop; beyond, it is scanned.
 UNROLLED_SLOTS = 16
@@ -152,7 +152,7 @@ class FiniteMDP(eqx.Module):
         checks.check_transitions(state, action, successor, probability, states, actions, where)
         if not 0 < discount < 1:
             raise DataError(
-                problem(f"{where}, discount", got=discount, expected="a number in (0, 1)", remedy="choose, say, 0.9")
+                f"{where}, discount", got=discount, expected="a number in (0, 1)", remedy="choose, say, 0.9"
             )
         keep = probability > 0
         row, column, value = _merge(
@@ -185,12 +185,10 @@ class FiniteMDP(eqx.Module):
         transitions = checks.numbers(transitions, "transitions", where)
         if transitions.ndim != 3 or transitions.shape[0] != transitions.shape[2]:
             raise DataError(
-                problem(
-                    f"{where}, transitions",
-                    got=f"shape {transitions.shape}",
-                    expected="[S, A, S]",
-                    remedy="index it as P[state, action, successor]",
-                )
+                f"{where}, transitions",
+                got=f"shape {transitions.shape}",
+                expected="[S, A, S]",
+                remedy="index it as P[state, action, successor]",
             )
         state, action, successor = np.nonzero(transitions != 0)  # NaN counts as nonzero, and is reported
         return cls.from_transitions(

@@ -23,7 +23,7 @@ import numpy as np
 from irleed._io.npz import Layout, printable, read_npz, write_npz
 from irleed.data.limits import EXPANSION, Budget
 from irleed.envs.mdp import FiniteMDP
-from irleed.errors import DataError, problem
+from irleed.errors import DataError
 
 LISTED = ("state", "action", "successor", "probability")
 LAYOUT = Layout(
@@ -71,24 +71,20 @@ def _check_kinds(where: str, arrays: dict[str, np.ndarray]) -> None:
     given = [name for name in (*LISTED, "actions", "transitions") if name in arrays]
     if given not in (list(LISTED), [*LISTED, "actions"], ["transitions"]):
         raise DataError(
-            problem(
-                where,
-                got=f"the dynamics as {', '.join(given) or 'nothing'}",
-                expected=f"either {', '.join(LISTED)} (and perhaps actions) or transitions",
-                remedy="give one of the two, whole",
-            )
+            where,
+            got=f"the dynamics as {', '.join(given) or 'nothing'}",
+            expected=f"either {', '.join(LISTED)} (and perhaps actions) or transitions",
+            remedy="give one of the two, whole",
         )
     for name, array in arrays.items():
         kinds, word = KINDS.get(name, ("iuf", "number"))
         scalar = name in ("discount", "actions")
         if array.dtype.kind not in kinds or (scalar and array.ndim):
             raise DataError(
-                problem(
-                    f"{where}, {name}",
-                    got=f"{array.dtype} of shape {array.shape}",
-                    expected=f"a {word}" if scalar else f"{word}s",
-                    remedy="convert it",
-                )
+                f"{where}, {name}",
+                got=f"{array.dtype} of shape {array.shape}",
+                expected=f"a {word}" if scalar else f"{word}s",
+                remedy="convert it",
             )
 
 
@@ -97,11 +93,9 @@ def _shape(where: str, shape, states: int) -> tuple[int, int] | None:
         return None
     if np.shape(shape) != (2,) or min(shape) < 1 or int(shape[0]) * int(shape[1]) != states:
         raise DataError(
-            problem(
-                where,
-                got=np.asarray(shape).tolist(),
-                expected=f"rows and columns that make {states} cells",
-                remedy="mend it or leave it out",
-            )
+            where,
+            got=np.asarray(shape).tolist(),
+            expected=f"rows and columns that make {states} cells",
+            remedy="mend it or leave it out",
         )
     return int(shape[0]), int(shape[1])

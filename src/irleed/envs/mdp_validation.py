@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from irleed.errors import DataError, problem
+from irleed.errors import DataError
 
 ROW_SUM_TOLERANCE = 1e-6
 
@@ -13,12 +13,10 @@ def mask(terminal, states: int, where: str) -> np.ndarray:
     if terminal.dtype == bool:
         if terminal.shape != (states,):
             raise DataError(
-                problem(
-                    f"{where}, terminal",
-                    got=f"shape {terminal.shape}",
-                    expected=f"[{states}]",
-                    remedy="give one flag a state, or a list of states",
-                )
+                f"{where}, terminal",
+                got=f"shape {terminal.shape}",
+                expected=f"[{states}]",
+                remedy="give one flag a state, or a list of states",
             )
         return terminal
     flags = np.zeros(states, bool)
@@ -35,12 +33,10 @@ def indices(values, name: str, where: str) -> np.ndarray:
         return np.zeros(0, np.int64)
     if values.ndim != 1 or not np.issubdtype(values.dtype, np.integer):
         raise DataError(
-            problem(
-                f"{where}, {name}",
-                got=f"{values.dtype} of shape {values.shape}",
-                expected="a list of whole numbers",
-                remedy="number states and actions from 0",
-            )
+            f"{where}, {name}",
+            got=f"{values.dtype} of shape {values.shape}",
+            expected="a list of whole numbers",
+            remedy="number states and actions from 0",
         )
     return values.astype(np.int64)
 
@@ -50,9 +46,7 @@ def numbers(values, name: str, where: str) -> np.ndarray:
     try:
         return np.asarray(values, float)
     except (TypeError, ValueError) as error:
-        raise DataError(
-            problem(f"{where}, {name}", got="no array of numbers", expected="one", remedy="convert it")
-        ) from error
+        raise DataError(f"{where}, {name}", got="no array of numbers", expected="one", remedy="convert it") from error
 
 
 def table(values, states: int, actions: int, name: str, where: str) -> np.ndarray | None:
@@ -64,18 +58,16 @@ def table(values, states: int, actions: int, name: str, where: str) -> np.ndarra
     if leading not in ((states,), (states, actions)):
         extra = ", F" if name == "features" else ""
         raise DataError(
-            problem(
-                f"{where}, {name}",
-                got=f"shape {values.shape}",
-                expected=f"[{states}{extra}] or [{states}, {actions}{extra}]",
-                remedy="one row a state, or one a state and action",
-            )
+            f"{where}, {name}",
+            got=f"shape {values.shape}",
+            expected=f"[{states}{extra}] or [{states}, {actions}{extra}]",
+            remedy="one row a state, or one a state and action",
         )
     bad = np.argwhere(~np.isfinite(values))
     if len(bad):
         at = tuple(int(i) for i in bad[0])
         raise DataError(
-            problem(f"{where}, {name}{list(at)}", got=values[at], expected="a finite number", remedy="mend the table")
+            f"{where}, {name}{list(at)}", got=values[at], expected="a finite number", remedy="mend the table"
         )
     return values
 
@@ -85,12 +77,10 @@ def check_range(values: np.ndarray, size: int, name: str, where: str) -> None:
     bad = np.flatnonzero((values < 0) | (values >= size))
     if len(bad):
         raise DataError(
-            problem(
-                f"{where}, {name} in row {bad[0]}",
-                got=values[bad[0]],
-                expected=f"0 to {size - 1}",
-                remedy="number them from 0, or declare more",
-            )
+            f"{where}, {name} in row {bad[0]}",
+            got=values[bad[0]],
+            expected=f"0 to {size - 1}",
+            remedy="number them from 0, or declare more",
         )
 
 
@@ -99,12 +89,10 @@ def check_transitions(state, action, successor, probability, states, actions, wh
     shapes = [x.shape for x in (state, action, successor, probability)]
     if len(set(shapes)) != 1 or len(state) == 0:
         raise DataError(
-            problem(
-                f"{where}, transitions",
-                got=f"columns of shapes {', '.join(map(str, shapes))}",
-                expected="four of the same length, not empty",
-                remedy="give state, action, successor and probability of every transition",
-            )
+            f"{where}, transitions",
+            got=f"columns of shapes {', '.join(map(str, shapes))}",
+            expected="four of the same length, not empty",
+            remedy="give state, action, successor and probability of every transition",
         )
     check_range(state, states, "state", where)
     check_range(action, actions, "action", where)
@@ -113,12 +101,10 @@ def check_transitions(state, action, successor, probability, states, actions, wh
     if len(bad):
         m = bad[0]
         raise DataError(
-            problem(
-                f"{where}, P(s'={successor[m]} | s={state[m]}, a={action[m]})",
-                got=probability[m],
-                expected="a probability in [0, 1]",
-                remedy="mend this entry",
-            )
+            f"{where}, P(s'={successor[m]} | s={state[m]}, a={action[m]})",
+            got=probability[m],
+            expected="a probability in [0, 1]",
+            remedy="mend this entry",
         )
 
 
@@ -129,12 +115,10 @@ def check_rows(row, value, states, actions, where) -> None:
     if len(bad):
         s, a = divmod(int(bad[0]), actions)
         raise DataError(
-            problem(
-                f"{where}, P(. | s={s}, a={a})",
-                got=f"a sum of {total[bad[0]]:.6g}",
-                expected="1",
-                remedy=f"normalise this row ({len(bad)} such rows), or declare the state terminal",
-            )
+            f"{where}, P(. | s={s}, a={a})",
+            got=f"a sum of {total[bad[0]]:.6g}",
+            expected="1",
+            remedy=f"normalise this row ({len(bad)} such rows), or declare the state terminal",
         )
 
 
@@ -143,10 +127,8 @@ def check_distribution(values: np.ndarray, where: str) -> None:
     if values.ndim != 1 or not np.all(values >= 0) or not abs(values.sum() - 1) <= ROW_SUM_TOLERANCE:
         smallest = values.min() if values.size else 0.0
         raise DataError(
-            problem(
-                where,
-                got=f"shape {values.shape}, smallest {smallest:.6g}, sum {values.sum():.6g}",
-                expected="probabilities that sum to 1",
-                remedy="normalise it",
-            )
+            where,
+            got=f"shape {values.shape}, smallest {smallest:.6g}, sum {values.sum():.6g}",
+            expected="probabilities that sum to 1",
+            remedy="normalise it",
         )

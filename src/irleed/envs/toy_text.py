@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from irleed.envs.mdp import FiniteMDP
-from irleed.errors import SpaceError, problem
+from irleed.errors import SpaceError
 
 FAMILIAR = ("FrozenLake", "CliffWalking", "Taxi")
 
@@ -47,12 +47,10 @@ def _make(env_id: str, make_kwargs: dict[str, Any]) -> Any:
     except Exception as error:  # an environment's own code runs here: it may raise anything
         got = " ".join(f"{type(error).__name__}: {error}".split())
         raise SpaceError(
-            problem(
-                f"environment {env_id}",
-                got=got,
-                expected="a Gymnasium environment that can be made",
-                remedy=f"check its name, its arguments and what it needs installed ({_familiar()} work)",
-            )
+            f"environment {env_id}",
+            got=got,
+            expected="a Gymnasium environment that can be made",
+            remedy=f"check its name, its arguments and what it needs installed ({_familiar()} work)",
         ) from error
 
 
@@ -104,12 +102,10 @@ def _terminal(
     both = np.flatnonzero(arrived & passed)
     if len(both):
         raise SpaceError(
-            problem(
-                f"environment {env_id}, state {both[0]}",
-                got=f"episodes that end there and others that start there or go on ({len(both)} such states)",
-                expected="states that are terminal or not",
-                remedy="give the ending a state of its own",
-            )
+            f"environment {env_id}, state {both[0]}",
+            got=f"episodes that end there and others that start there or go on ({len(both)} such states)",
+            expected="states that are terminal or not",
+            remedy="give the ending a state of its own",
         )
     terminal = np.zeros(len(initial), bool)
     terminal[successor[ended]] = True
@@ -137,12 +133,10 @@ def _has(env: Any, name: str) -> str:
 
 def _unsuited(env_id: str, got: str) -> SpaceError:
     return SpaceError(
-        problem(
-            f"environment {env_id}",
-            got=" ".join(got.split()),
-            expected="whole-numbered states and actions, transitions P and initial_state_distrib",
-            remedy=f"choose a tabular one, such as {_familiar()}, or build a FiniteMDP.from_transitions",
-        )
+        f"environment {env_id}",
+        got=" ".join(got.split()),
+        expected="whole-numbered states and actions, transitions P and initial_state_distrib",
+        remedy=f"choose a tabular one, such as {_familiar()}, or build a FiniteMDP.from_transitions",
     )
 
 

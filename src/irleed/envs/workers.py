@@ -19,7 +19,7 @@ import numpy as np
 
 from irleed._typing import Bool
 from irleed.envs.engines import gymnasium_lanes, observation_dtype, one_line, rest
-from irleed.errors import ConfigError, IrleedError, problem
+from irleed.errors import ConfigError, IrleedError
 
 STEP, RESET, DONE = b"step", b"reset", b""  # an answer that is not DONE says what went wrong
 PATIENCE = 5.0  # seconds that a worker has for closing its environments
@@ -93,12 +93,10 @@ class WorkerPool:
             process.start()
         except Exception as error:
             raise ConfigError(
-                problem(
-                    f"environment {env_id}, workers",
-                    got=one_line(error),
-                    expected="processes that can be started",
-                    remedy='give options that can be pickled, and start under if __name__ == "__main__":',
-                )
+                f"environment {env_id}, workers",
+                got=one_line(error),
+                expected="processes that can be started",
+                remedy='give options that can be pickled, and start under if __name__ == "__main__":',
             ) from error
         finally:
             theirs.close()  # so that the pipe ends when the worker does
@@ -107,7 +105,7 @@ class WorkerPool:
     def _open_lanes(self) -> Lanes:
         if self._lanes is None:
             where = f"environment {self._env_id}"
-            raise IrleedError(problem(where, got="closed", expected="open lanes", remedy="make it again"))
+            raise IrleedError(where, got="closed", expected="open lanes", remedy="make it again")
         return self._lanes
 
     def _order(self, orders: list[bytes]) -> None:
@@ -133,7 +131,7 @@ class WorkerPool:
                     continue
                 got = answer.decode()
             where = f"environment {self._env_id}, lanes {self._bounds[k]} to {self._bounds[k + 1] - 1}"
-            raise kind(problem(where, got=got, expected=expected, remedy=_remedy(kind)))
+            raise kind(where, got=got, expected=expected, remedy=_remedy(kind))
 
 
 def _remedy(kind: type[IrleedError]) -> str:

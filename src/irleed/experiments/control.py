@@ -23,7 +23,7 @@ import numpy as np
 from irleed._typing import Array, Float, Key
 from irleed.algorithms.agent import AbstractAgent
 from irleed.algorithms.base import AbstractOffline
-from irleed.errors import ConfigError, problem
+from irleed.errors import ConfigError
 from irleed.experiments.control_data import TASKS, DataSets, Setting, Task, make_data
 from irleed.experiments.control_methods import METHODS, ORACLES, Lanes, MethodName, learn
 from irleed.rollout import AbstractBackend, make_backend
@@ -131,14 +131,14 @@ def check(config: ControlConfig) -> None:
         value = getattr(config, name)
         if value is not None and value < 1:
             flag, remedy = name.replace("_", "-"), "choose a larger number"
-            raise ConfigError(problem(f"--{flag}", got=value, expected="1 or more", remedy=remedy))
+            raise ConfigError(f"--{flag}", got=value, expected="1 or more", remedy=remedy)
     late = max(method.learning_starts for method in METHODS.values() if isinstance(method, AbstractAgent))
     if config.online_steps <= late:
         expected = f"more than {late}: the first ones only fill the replay buffer"
-        raise ConfigError(problem("--online-steps", got=config.online_steps, expected=expected, remedy="choose more"))
+        raise ConfigError("--online-steps", got=config.online_steps, expected=expected, remedy="choose more")
     for name in ("tasks", "settings", "methods"):
         if not getattr(config, name):
-            raise ConfigError(problem(f"--{name}", got="none", expected="at least one", remedy="name some"))
+            raise ConfigError(f"--{name}", got="none", expected="at least one", remedy="name some")
 
 
 def sweep(config: ControlConfig, progress: Callable[[int, int], None]) -> list[Outcome]:

@@ -27,7 +27,7 @@ from irleed.algorithms.tabular.planning import AbstractPlanner, Averaged, Soft, 
 from irleed.algorithms.tabular.visitation import Statistics, expected_return, tabulate_rollouts
 from irleed.algorithms.training import run_stream, run_to_end
 from irleed.envs.gridworld import Gridworld, paper_gridworld
-from irleed.errors import ConfigError, problem
+from irleed.errors import ConfigError
 from irleed.fit.tabular import SHARPNESS
 from irleed.model.demonstrators import gauge
 from irleed.model.expertise import INTERVAL
@@ -193,7 +193,7 @@ def check(config: GridworldConfig) -> Gridworld:
     lanes = 1 if config.lanes is None else config.lanes
     for name, value, least in (("--seeds", config.runs, 1), ("--size", config.size, 2), ("--lanes", lanes, 1)):
         if value < least:
-            raise ConfigError(problem(name, got=value, expected=f"{least} or more", remedy="choose a larger number"))
+            raise ConfigError(name, got=value, expected=f"{least} or more", remedy="choose a larger number")
     return paper_gridworld(config.size, config.slip)
 
 
@@ -271,6 +271,4 @@ def _cell(text: str) -> tuple[float, float]:
             return precision, accuracy
     except ValueError:
         pass
-    raise ConfigError(
-        problem("--settings", got=repr(text), expected="precision:accuracy", remedy="write, say, 3:2.5 or 5:inf")
-    )
+    raise ConfigError("--settings", got=repr(text), expected="precision:accuracy", remedy="write, say, 3:2.5 or 5:inf")

@@ -24,7 +24,7 @@ from irleed.algorithms.iq import IQ_LEARN, OfflineIrleed, SacIrleed
 from irleed.algorithms.training import train_all
 from irleed.data.demonstrations import Demonstrations
 from irleed.data.transitions import Transitions
-from irleed.errors import ConfigError, problem
+from irleed.errors import ConfigError
 from irleed.experiments.hopper_data import ENV_ID, POLICIES, SOURCES, Teachers, data_sets, kept_demonstrations
 from irleed.rollout import HostBackend, greedy_action
 from irleed.rollout.trials import learn_and_try
@@ -135,16 +135,16 @@ def check(config: HopperConfig) -> None:
     for name in ("seeds", "pairs", "steps", "offline_steps", "every", "episodes", "workers"):
         if getattr(config, name) < 1:
             flag, remedy = name.replace("_", "-"), "choose a larger number"
-            raise ConfigError(problem(f"--{flag}", got=getattr(config, name), expected="1 or more", remedy=remedy))
+            raise ConfigError(f"--{flag}", got=getattr(config, name), expected="1 or more", remedy=remedy)
     if config.checkpoint_every is not None and not config.checkpoint_every >= 0:
         got, remedy = config.checkpoint_every, "choose a larger number"
-        raise ConfigError(problem("--checkpoint-every", got=got, expected="0 seconds or more", remedy=remedy))
+        raise ConfigError("--checkpoint-every", got=got, expected="0 seconds or more", remedy=remedy)
     if config.steps <= SacIrleed().learning_starts:
         expected = f"more than {SacIrleed().learning_starts}: the first ones only fill the replay buffer"
-        raise ConfigError(problem("--steps", got=config.steps, expected=expected, remedy="choose more"))
+        raise ConfigError("--steps", got=config.steps, expected=expected, remedy="choose more")
     for name in ("sources", "methods"):
         if not getattr(config, name):
-            raise ConfigError(problem(f"--{name}", got="none", expected="at least one", remedy="name some"))
+            raise ConfigError(f"--{name}", got="none", expected="at least one", remedy="name some")
 
 
 def sweep(config: HopperConfig, progress: Callable[..., None]) -> Outcome:

@@ -9,7 +9,7 @@ from safetensors.numpy import load_file
 
 from irleed._io.files import TEMPORARY, beside, file_digest, filling, write_signed, writing
 from irleed.data.formats.base import library
-from irleed.errors import ConfigError, problem
+from irleed.errors import ConfigError
 from irleed.export.card import card
 from irleed.export.graph import OBSERVATION, OPSET, write_graph
 from irleed.model.actions import LOG_STDS
@@ -56,14 +56,14 @@ def export(run: str | Path, out: str | Path, *, onnx: bool = False) -> Path:
     found = read_run(run)
     if not isinstance(found, FitRun):
         remedy = "name a folder made by `irleed fit DATA --out FOLDER`"
-        raise ConfigError(problem(str(run), got="an experiment", expected="a fit, which has a policy", remedy=remedy))
+        raise ConfigError(str(run), got="an experiment", expected="a fit, which has a policy", remedy=remedy)
     policy = load_policy(run / POLICY)
     described = description(policy)
     with contextlib.ExitStack() as stack:
         stack.enter_context(writing(f"--out {out}", "choose another place, or make room there"))
         if out.exists() and (not out.is_dir() or any(not TEMPORARY.fullmatch(each.name) for each in out.iterdir())):
             got = "a folder with something in it" if out.is_dir() else "a file"
-            raise ConfigError(problem(f"--out {out}", got=got, expected="a new folder", remedy="choose another"))
+            raise ConfigError(f"--out {out}", got=got, expected="a new folder", remedy="choose another")
         part = stack.enter_context(filling(out))
         policy.save(part / POLICY)
         if onnx:

@@ -10,7 +10,7 @@ from irleed.data import Demonstrations, ReadOptions, load
 from irleed.envs.gridworld import Gridworld
 from irleed.envs.mdp import FiniteMDP
 from irleed.envs.mdp_files import load_mdp
-from irleed.errors import ConfigError, problem
+from irleed.errors import ConfigError
 from irleed.fit.networks import NetworkFit, fit_networks
 from irleed.fit.tabular import Fit
 from irleed.fit.tabular import fit as fit_tables
@@ -54,7 +54,7 @@ def fit(
         mdp, grid = mdp.mdp, (mdp.rows, mdp.columns)
     if mdp is None and of_states(data):
         got, expected = "none", "the MDP whose states these observations are the numbers of"
-        raise ConfigError(problem("mdp", got=got, expected=expected, remedy="give it"))
+        raise ConfigError("mdp", got=got, expected=expected, remedy="give it")
     found = fit_networks(data, **settings) if mdp is None else fit_tables(data, mdp, **settings)
     return dataclasses.replace(found, origin=dataclasses.replace(found.origin, path=path, reading=reading, grid=grid))
 

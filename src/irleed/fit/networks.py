@@ -16,7 +16,7 @@ from irleed.data.batches import Resamples, read_ahead, some_of_everyone
 from irleed.data.demonstrations import Demonstrations
 from irleed.data.transitions import Transitions, are_choices, stack
 from irleed.envs.step import Actions, Bounds
-from irleed.errors import DivergedError, problem
+from irleed.errors import DivergedError
 from irleed.fit.defaults import Algorithm, network_algorithm
 from irleed.fit.judgement import judge
 from irleed.fit.result import AbstractFit, Origin
@@ -206,7 +206,7 @@ def _sound(algorithm: Algorithm, state) -> tuple[Int[np.ndarray, " K"], tuple[st
     said = f"{len(lost)} of {members} members diverged ({places}) with {' '.join(repr(algorithm).split())}"
     if len(lost) == members:
         remedy = "lower the rates, or look for extreme values in the data"
-        raise DivergedError(problem("training", got=said, expected="losses that stay numbers", remedy=remedy))
+        raise DivergedError("training", got=said, expected="losses that stay numbers", remedy=remedy)
     return np.flatnonzero(step < 0), (f"{said}; they are left out of the policy and the intervals",)
 
 

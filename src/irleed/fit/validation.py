@@ -17,7 +17,7 @@ from irleed.data.demonstrations import Demonstrations
 from irleed.data.ranges import Ranges
 from irleed.data.transitions import are_choices
 from irleed.envs.step import Actions, Bounds
-from irleed.errors import ConfigError, SpaceError, problem
+from irleed.errors import ConfigError, SpaceError
 from irleed.fit.defaults import Algorithm
 from irleed.model.expertise import Expertise
 from irleed.rollout import AbstractBackend
@@ -35,17 +35,17 @@ def check(data: Demonstrations, algorithm: Algorithm, backend: AbstractBackend |
     for name, value, lowest in (("seeds", members, 1), ("steps", algorithm.steps, least)):
         if value < lowest:
             remedy = "choose a larger number" + (": the first ones only fill the replay buffer" if lowest > 1 else "")
-            raise ConfigError(problem(f"--{name}", got=value, expected=f"{lowest} or more", remedy=remedy))
+            raise ConfigError(f"--{name}", got=value, expected=f"{lowest} or more", remedy=remedy)
     if isinstance(algorithm, AbstractAgent):
         needed(backend)
     if backend is not None and data.obs.shape[1:] != backend.observation_shape:
         got, expected = f"shape {data.obs.shape[1:]}", f"{backend.observation_shape}, the environment's"
-        raise SpaceError(problem("observations", got=got, expected=expected, remedy="name the one they were made in"))
+        raise SpaceError("observations", got=got, expected=expected, remedy="name the one they were made in")
     discrete = are_choices(data) and "discrete" in algorithm.action_kinds
     if not discrete and "continuous" not in algorithm.action_kinds:
         got = f"{type(algorithm).__name__}, which is for one whole number each"
         expected = "an algorithm for actions that are any numbers"
-        raise SpaceError(problem("actions", got=got, expected=expected, remedy="choose irleed, iq, ileed or bc"))
+        raise SpaceError("actions", got=got, expected=expected, remedy="choose irleed, iq, ileed or bc")
     return _choices(np.asarray(data.action), backend) if discrete else _bounds(vectors(data), backend)
 
 
@@ -53,7 +53,7 @@ def needed(backend: AbstractBackend | None) -> AbstractBackend:
     """The backend, which an agent cannot do without."""
     if backend is None:
         remedy = "name one, or choose an algorithm that learns offline"
-        raise ConfigError(problem("an agent", got="no environment", expected="one to play in", remedy=remedy))
+        raise ConfigError("an agent", got="no environment", expected="one to play in", remedy=remedy)
     return backend
 
 
@@ -140,19 +140,19 @@ def _choices(action: np.ndarray, backend: AbstractBackend | None) -> int:
     """The number of actions, from the environment or from the data."""
     if action.min() < 0 or action.max() >= MOST_ACTIONS:
         got, remedy = f"{action.min()} to {action.max()}", "number the actions from 0"
-        raise SpaceError(problem("actions", got=got, expected=f"0 to {MOST_ACTIONS - 1} at most", remedy=remedy))
+        raise SpaceError("actions", got=got, expected=f"0 to {MOST_ACTIONS - 1} at most", remedy=remedy)
     if backend is None:
         if action.max() == 0:
             expected, remedy = "two actions or more from 0", "add data where there is a choice"
-            raise SpaceError(problem("actions", got="0 alone", expected=expected, remedy=remedy))
+            raise SpaceError("actions", got="0 alone", expected=expected, remedy=remedy)
         return int(action.max()) + 1
     if not isinstance(backend.actions, int):
         got, expected = "one whole number each", f"{backend.actions.size} numbers, the environment's"
-        raise SpaceError(problem("actions", got=got, expected=expected, remedy="name the one they were made in"))
+        raise SpaceError("actions", got=got, expected=expected, remedy="name the one they were made in")
     if action.max() >= backend.actions:
         expected = f"0 to {backend.actions - 1}, the environment's"
         remedy = "name the one they were made in"
-        raise SpaceError(problem("actions", got=int(action.max()), expected=expected, remedy=remedy))
+        raise SpaceError("actions", got=int(action.max()), expected=expected, remedy=remedy)
     return backend.actions
 
 
@@ -164,7 +164,7 @@ def _bounds(action: Shaped[np.ndarray, "N A"], backend: AbstractBackend | None) 
     if constant.size:
         column = int(constant[0])
         got, expected = f"{low[column]:g} in all of them as number {column}", "numbers that differ"
-        raise SpaceError(problem("actions", got=got, expected=expected, remedy="leave out what is not chosen"))
+        raise SpaceError("actions", got=got, expected=expected, remedy="leave out what is not chosen")
     _resolved(ranges)
     if backend is None:
         return Bounds(*_own_bounds(ranges))
@@ -172,13 +172,13 @@ def _bounds(action: Shaped[np.ndarray, "N A"], backend: AbstractBackend | None) 
     if isinstance(bounds, int) or bounds.size != len(low):
         got = f"{len(low)} numbers each"
         expected = "one whole number each" if isinstance(bounds, int) else f"{bounds.size} numbers, the environment's"
-        raise SpaceError(problem("actions", got=got, expected=expected, remedy="name the one they were made in"))
+        raise SpaceError("actions", got=got, expected=expected, remedy="name the one they were made in")
     beyond = np.maximum(bounds.low - low, high - bounds.high)
     if beyond.max() > 1e-6 * (bounds.high - bounds.low).max():
         column = int(beyond.argmax())
         got = f"number {column} out of bounds by {beyond[column]:g}"
         expected = f"{bounds.low[column]:g} to {bounds.high[column]:g}, the environment's"
-        raise SpaceError(problem("actions", got=got, expected=expected, remedy="--clip brings them within"))
+        raise SpaceError("actions", got=got, expected=expected, remedy="--clip brings them within")
     return bounds
 
 
@@ -205,4 +205,4 @@ def _resolved(ranges: Ranges) -> None:
         got = f"{ranges.minimum[entry]:.12g} to {ranges.maximum[entry]:.12g} as number {entry}"
         expected = "a range that single precision resolves"
         remedy = "subtract a constant, or give them in another unit"
-        raise SpaceError(problem("actions", got=got, expected=expected, remedy=remedy))
+        raise SpaceError("actions", got=got, expected=expected, remedy=remedy)

@@ -16,7 +16,7 @@ from irleed._io.safetensors import Tensor, read_arrays, read_header, refusing
 from irleed._io.text import one_line, printable
 from irleed._typing import Array, Float
 from irleed.envs.step import Actions
-from irleed.errors import DataError, SpaceError, problem
+from irleed.errors import DataError, SpaceError
 
 VERSION = "1"  # of the files of all kinds of policies
 
@@ -64,15 +64,15 @@ def checked_actions(action: ArrayLike, actions: Actions) -> np.ndarray:
         vectors = found.reshape(len(found), -1)
         if vectors.shape[1] != actions.size:
             got, expected = f"shape {found.shape[1:]}", f"{actions.size} numbers, the policy's"
-            raise SpaceError(problem("actions", got=got, expected=expected, remedy=remedy))
+            raise SpaceError("actions", got=got, expected=expected, remedy=remedy)
         return vectors.astype(np.float32)
     if found.ndim != 1 or not np.all(found == np.floor(found)):
         got = f"shape {found.shape[1:]}, {found.dtype}"
-        raise SpaceError(problem("actions", got=got, expected="one whole number each", remedy=remedy))
+        raise SpaceError("actions", got=got, expected="one whole number each", remedy=remedy)
     bad = found[(found < 0) | (found >= actions)]
     if bad.size:
         expected = f"0 to {actions - 1}, the policy's"
-        raise SpaceError(problem("actions", got=bad[0], expected=expected, remedy=remedy))
+        raise SpaceError("actions", got=bad[0], expected=expected, remedy=remedy)
     return found.astype(np.int64)
 
 
@@ -119,5 +119,5 @@ def _read_header(path: str | Path, forms: Sequence[str]) -> tuple[dict[str, Any]
         if header.get(key) not in known:
             expected = " or ".join(known)
             got = one_line(header.get(key))
-            raise DataError(problem(f"{printable(path)}, {key}", got=got, expected=expected, remedy=remedy))
+            raise DataError(f"{printable(path)}, {key}", got=got, expected=expected, remedy=remedy)
     return header, tensors

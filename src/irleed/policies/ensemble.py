@@ -11,7 +11,7 @@ from irleed._io.safetensors import refusing
 from irleed._typing import Array, Bool, Float, Shaped
 from irleed.data.conditioning import Conditioning
 from irleed.envs.step import Actions, Bounds
-from irleed.errors import DataError, SpaceError, problem
+from irleed.errors import DataError, SpaceError
 from irleed.model.actions import ActionDistribution, Categorical, Softmax, Squashing
 from irleed.model.networks import Mlp
 from irleed.policies.actor import Actor, EnsembleActor
@@ -111,13 +111,13 @@ class EnsemblePolicy(Policy):
         if got is not None:
             expected = f"finite numbers of shape {shape}, or a batch of it"
             remedy = "give observations such as the policy was trained on"
-            raise SpaceError(problem("observation", got=got, expected=expected, remedy=remedy))
+            raise SpaceError("observation", got=got, expected=expected, remedy=remedy)
         batch = obs.reshape(-1, *shape)
         seen = batch.astype(np.float32) if self.conditioning is None else self.conditioning.exact(batch)
         found, finite = _distributions(EnsembleActor(self.members), seen)
         if not finite:  # of weights or observations so large that their products overflow
             got, remedy = "NaN or infinity", "use another policy, and look at the size of the observations"
-            raise DataError(problem("the policy's outputs", got=got, expected="finite numbers", remedy=remedy))
+            raise DataError("the policy's outputs", got=got, expected="finite numbers", remedy=remedy)
         return found, len(batch), obs.shape[: obs.ndim - len(shape)]
 
 

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from irleed._io.safetensors import Tensor
 from irleed._io.text import one_line
 from irleed._typing import Array, Float, Int, Scalar
-from irleed.errors import SpaceError, problem
+from irleed.errors import SpaceError
 from irleed.policies.base import VERSION, Policy, checked_actions, read_tensors, write_tensors
 
 FORMAT = "irleed-tabular-policy"
@@ -72,7 +72,7 @@ class TabularPolicy(Policy):
         if not whole or bad.size:
             got = bad[0] if whole else f"numbers of type {state.dtype}"
             expected = f"states 0 to {count - 1}"
-            raise SpaceError(problem("observation", got=got, expected=expected, remedy="index states"))
+            raise SpaceError("observation", got=got, expected=expected, remedy="index states")
         return state
 
 

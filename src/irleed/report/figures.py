@@ -21,7 +21,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from irleed._io.files import beside
 from irleed._io.text import escaped, shortened
 from irleed._typing import Array, Float
-from irleed.errors import ConfigError, problem
+from irleed.errors import ConfigError
 
 P = ParamSpec("P")
 
@@ -241,7 +241,7 @@ def _row_of(level: float, max_precision: Float[np.ndarray, " P"]) -> int:
     close = np.flatnonzero(np.isclose(max_precision, level))
     if len(close) == 0:
         expected = f"one of {', '.join(_number(x) for x in max_precision)}"
-        raise ConfigError(problem("figure, level", got=level, expected=expected, remedy="choose one of these"))
+        raise ConfigError("figure, level", got=level, expected=expected, remedy="choose one of these")
     return int(close[0])
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from irleed._io.files import beside
-from irleed.errors import ConfigError, problem
+from irleed.errors import ConfigError
 from irleed.report.markup import Safe, counted, element, figure, join, listing, number, paragraph, part, table
 from irleed.report.svg import FOOT, RIGHT, WIDTH, Axis, drawing, linear, stroke, words
 
@@ -28,7 +28,7 @@ def write(summary: Mapping[str, Any], name: str, out: Path) -> Path:
             file.write(page(summary, name).encode())
     except OSError as error:
         got, remedy = error.strerror or str(error), "choose another with --html"
-        raise ConfigError(problem(f"--html {out}", got=got, expected="a place to write", remedy=remedy)) from error
+        raise ConfigError(f"--html {out}", got=got, expected="a place to write", remedy=remedy) from error
     return out
 
 

@@ -8,7 +8,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from irleed._io.files import beside
-from irleed.errors import ConfigError, problem
+from irleed.errors import ConfigError
 from irleed.report import compare, curves, departures, experiment, expertise, facts, maps, returns
 from irleed.report.markup import Safe, counted, element, join, listed, listing, number, paragraph, part
 from irleed.runs.kinds import ExperimentRun, FitRun, Run
@@ -23,7 +23,7 @@ def write(runs: list[Path], out: Path) -> Path:
             file.write(content)
     except OSError as error:
         got, remedy = error.strerror or str(error), "choose another with --out"
-        raise ConfigError(problem(f"--out {out}", got=got, expected="a place to write", remedy=remedy)) from error
+        raise ConfigError(f"--out {out}", got=got, expected="a place to write", remedy=remedy) from error
     return out
 
 

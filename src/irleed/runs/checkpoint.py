@@ -22,7 +22,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from irleed._io.files import beside, digest, sweep, writing
-from irleed.errors import ConfigError, problem
+from irleed.errors import ConfigError
 
 FORMAT, VERSION = "irleed-checkpoint", 1
 FOLDER, SUFFIX = "checkpoints", ".safetensors"
@@ -163,7 +163,7 @@ class Checkpointer:
             return found
         if damaged:
             got, remedy = "; ".join(damaged), "copy the run again, or start over with another --out"
-            raise ConfigError(problem("run", got=got, expected="a sound checkpoint", remedy=remedy))
+            raise ConfigError("run", got=got, expected="a sound checkpoint", remedy=remedy)
         return None
 
     def _path(self, step: int) -> Path:
@@ -192,7 +192,7 @@ def read(path: Path, template: Any, fingerprint: str) -> tuple[Any, dict[str, An
         raise ValueError(f"cannot be read ({' '.join(str(error).split())})") from error
     if header.get("format") == FORMAT and isinstance(header.get("version"), int) and header["version"] > VERSION:
         got, remedy = f"version {header['version']}", "install a newer irleed to go on with this run"
-        raise ConfigError(problem(str(path), got=got, expected=f"at most {VERSION}", remedy=remedy))
+        raise ConfigError(str(path), got=got, expected=f"at most {VERSION}", remedy=remedy)
     checksum = header.pop("checksum", None)
     if header.get("format") != FORMAT or checksum != digest(header, arrays):
         raise ValueError("its checksum is wrong")
@@ -202,7 +202,7 @@ def read(path: Path, template: Any, fingerprint: str) -> tuple[Any, dict[str, An
     if differ:
         remedy = "choose another --out, or go on with the settings, data and version that it was begun with"
         got = f"another {', '.join(sorted(differ)[:3])}"
-        raise ConfigError(problem(str(path), got=got, expected="a checkpoint of this run", remedy=remedy))
+        raise ConfigError(str(path), got=got, expected="a checkpoint of this run", remedy=remedy)
     leaves = [_restored(arrays[name], leaf) for name, leaf in wanted.items()]
     return jax.tree.unflatten(jax.tree.structure(template), leaves), header
 

@@ -20,7 +20,7 @@ from irleed._io.files import beside, digest, sweep, temporary, write_signed, wri
 from irleed._io.lock import LOCK, locked
 from irleed._io.npz import CORRUPT
 from irleed.data.demonstrations import Demonstrations
-from irleed.errors import ConfigError, problem
+from irleed.errors import ConfigError
 from irleed.runs.checkpoint import FOLDER
 from irleed.runs.fields import read_json, refuse
 
@@ -54,12 +54,10 @@ def prepare(folder: str | Path) -> Path:
         probe.unlink()
     except OSError as error:
         raise ConfigError(
-            problem(
-                f"output folder {folder}",
-                got=error.strerror or str(error),
-                expected="a folder that can be written to",
-                remedy="choose another with --out",
-            )
+            f"output folder {folder}",
+            got=error.strerror or str(error),
+            expected="a folder that can be written to",
+            remedy="choose another with --out",
         ) from error
     return folder
 
@@ -98,9 +96,7 @@ def kept(path: Path, fingerprint: Mapping[str, object]) -> dict[str, np.ndarray]
             raise ValueError("arrays that do not match their checksum")
     except (*CORRUPT, TokenError) as error:  # the latter from NumPy, which parses the headers of arrays
         raise ConfigError(
-            problem(
-                str(path), got=str(error), expected="a part of a result", remedy="remove it, or choose another --out"
-            )
+            str(path), got=str(error), expected="a part of a result", remedy="remove it, or choose another --out"
         ) from error
     _same(f"{path}, made with other settings", found, fingerprint)
     return arrays
@@ -134,7 +130,7 @@ def _check_place(folder: Path, resume: bool) -> None:
     if RUN not in there and odd:
         got, expected = f"{', '.join(odd[:5])}, and no {RUN}", "a run, or an empty folder"
         remedy = "copy it again, or choose another --out"
-        raise ConfigError(problem(f"run {folder}", got=got, expected=expected, remedy=remedy))
+        raise ConfigError(f"run {folder}", got=got, expected=expected, remedy=remedy)
 
 
 def _continued(folder: Path, config: Mapping[str, object], data: str, resume: bool) -> Run:
@@ -143,7 +139,7 @@ def _continued(folder: Path, config: Mapping[str, object], data: str, resume: bo
     _same(f"run {folder}, begun with other settings or data", found, wanted)
     if not resume:
         remedy = "add --resume to go on with it, or choose another --out"
-        raise ConfigError(problem(f"run {folder}", got="a run of these settings", expected="none", remedy=remedy))
+        raise ConfigError(f"run {folder}", got="a run of these settings", expected="none", remedy=remedy)
     changed = [f"{name} {record['versions'].get(name)}" for name, own in _versions().items()
                if record["versions"].get(name) != own]  # fmt: skip
     note = f"{folder} was begun with {', '.join(changed)}: what follows may differ in the last digits"
@@ -196,7 +192,7 @@ def _same(where: str, found: Mapping[str, object], wanted: Mapping[str, object])
     differ = [key for key in sorted({*found, *wanted}) if found.get(key) != wanted.get(key)]
     if differ:
         got, expected = (", ".join(f"{key} {_short(side.get(key))}" for key in differ) for side in (found, wanted))
-        raise ConfigError(problem(where, got=got, expected=expected, remedy="choose another --out"))
+        raise ConfigError(where, got=got, expected=expected, remedy="choose another --out")
 
 
 def _short(value: object) -> str:

@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 from irleed._io.files import CHECKSUM, is_damaged
 from irleed._io.text import distinct, one_line, shortened
 from irleed.data.formats.folders import inside
-from irleed.errors import DataError, problem
+from irleed.errors import DataError
 
 LARGEST = 1e150  # beyond, squares are infinite
 LONGEST = 300, 1_000  # characters of a name and of a sentence
@@ -20,7 +20,7 @@ AGAIN = "copy the run again, or make it again"
 
 def refuse(where: str, got: object, expected: str, remedy: str = AGAIN) -> NoReturn:
     """Say what is wrong with a file."""
-    raise DataError(problem(where, got=shortened(str(got), 80), expected=expected, remedy=remedy))
+    raise DataError(where, got=shortened(str(got), 80), expected=expected, remedy=remedy)
 
 
 def read_json(path: Path) -> "Fields":

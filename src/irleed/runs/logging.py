@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from irleed._io.files import beside
-from irleed.errors import ConfigError, problem
+from irleed.errors import ConfigError
 
 LIBRARIES = {"tensorboard": "tensorboardX", "wandb": "wandb"}  # by what they are called on the command line
 
@@ -108,7 +108,7 @@ def library(log: str) -> Any:
         return importlib.import_module(name)
     except ImportError as error:
         got, remedy = f"no such library ({error})", "install it with irleed[log], or leave it out"
-        raise ConfigError(problem(f"--log {log}", got=got, expected=name, remedy=remedy)) from error
+        raise ConfigError(f"--log {log}", got=got, expected=name, remedy=remedy) from error
 
 
 def _step(line: str) -> int:

@@ -16,7 +16,7 @@ from irleed._io.safetensors import Tensor, read_arrays, read_header, refusing
 from irleed._typing import Array, Float, Int, Key, Scalar
 from irleed.data.demonstrations import Demonstrations, Episode
 from irleed.envs.step import Actions
-from irleed.errors import SpaceError, problem
+from irleed.errors import SpaceError
 from irleed.model.actions import Categorical
 from irleed.model.networks import Activation, Mlp
 from irleed.policies.layers import assembled, check_numbers, check_shapes
@@ -128,7 +128,7 @@ def check_choices(actions: Actions, env_id: str) -> int:
         return actions
     got, expected = f"{actions.size} numbers", "choices: a critic has one output for each"
     remedy = "name an environment with discrete actions"
-    raise SpaceError(problem(f"environment {env_id}, actions", got=got, expected=expected, remedy=remedy))
+    raise SpaceError(f"environment {env_id}, actions", got=got, expected=expected, remedy=remedy)
 
 
 def check_fit(critic: Mlp, name: str, observation_shape: tuple[int, ...], actions: Actions, env_id: str) -> None:
@@ -142,7 +142,7 @@ def check_fit(critic: Mlp, name: str, observation_shape: tuple[int, ...], action
     )
     if has != needs:
         got, expected = (f"{sizes[0]} inputs and {sizes[1]} actions" for sizes in (has, needs))
-        raise SpaceError(problem(f"critic {name}", got=got, expected=expected, remedy=f"name one for {env_id}"))
+        raise SpaceError(f"critic {name}", got=got, expected=expected, remedy=f"name one for {env_id}")
 
 
 def save_critic(path: Path, critic: Mlp) -> None:

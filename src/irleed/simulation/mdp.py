@@ -13,7 +13,7 @@ from irleed.algorithms.tabular.planning import AbstractPlanner, Reward, Soft, by
 from irleed.algorithms.tabular.visitation import Rollout, rollout
 from irleed.data.demonstrations import Demonstrations
 from irleed.envs.mdp import FiniteMDP
-from irleed.errors import ConfigError, problem
+from irleed.errors import ConfigError
 from irleed.model.demonstrators import perceived
 
 SOFT = Soft()
@@ -128,7 +128,7 @@ def true_weights(mdp: FiniteMDP) -> Float[Array, " F"] | None:
         reward = "no reward" if mdp.reward is None else f"a reward of shape {mdp.reward.shape}"
         got = f"an MDP with {'no ' if mdp.features is None else ''}features and {reward}"
         expected = "no features and a reward, or the weights of the features"
-        raise ConfigError(problem("true weights", got=got, expected=expected, remedy="pass `weights`"))
+        raise ConfigError("true weights", got=got, expected=expected, remedy="pass `weights`")
     return mdp.reward if mdp.reward.ndim == 1 else None
 
 
@@ -171,22 +171,18 @@ def _demonstrations(mdp: FiniteMDP, played: Rollout, reward: np.ndarray) -> Demo
 def _check(mdp: FiniteMDP, demonstrators, episodes, horizon, max_precision, accuracy) -> None:
     for name, value in (("demonstrators", demonstrators), ("episodes", episodes), ("horizon", horizon)):
         if value < 1:
-            raise ConfigError(problem(f"simulate, {name}", got=value, expected="1 or more", remedy="raise it"))
+            raise ConfigError(f"simulate, {name}", got=value, expected="1 or more", remedy="raise it")
     if not 0 <= max_precision < np.inf:
         expected = "a finite number from 0"
-        raise ConfigError(
-            problem("simulate, max_precision", got=max_precision, expected=expected, remedy="choose, say, 5")
-        )
+        raise ConfigError("simulate, max_precision", got=max_precision, expected=expected, remedy="choose, say, 5")
     if not accuracy > 0:
         raise ConfigError(
-            problem("simulate, accuracy", got=accuracy, expected="above 0", remedy="choose, say, 4, or inf for no bias")
+            "simulate, accuracy", got=accuracy, expected="above 0", remedy="choose, say, 4, or inf for no bias"
         )
     if np.any(np.asarray(mdp.initial)[np.asarray(mdp.terminal)] > 0):
         raise ConfigError(
-            problem(
-                "simulate, initial distribution",
-                got="a terminal state to start in",
-                expected="states to act in",
-                remedy="start elsewhere: an episode without actions demonstrates nothing",
-            )
+            "simulate, initial distribution",
+            got="a terminal state to start in",
+            expected="states to act in",
+            remedy="start elsewhere: an episode without actions demonstrates nothing",
         )

@@ -5,7 +5,7 @@ import math
 from pathlib import Path
 
 from irleed.envs.step import Actions
-from irleed.errors import DataError, SpaceError, problem
+from irleed.errors import DataError, SpaceError
 from irleed.policies.ensemble import EnsemblePolicy
 
 SHIPPED = tuple(f"hopper_{name}" for name in ("a", "b", "c", "iq_a", "iq_b", "iq_c"))
@@ -19,9 +19,7 @@ def teacher(name: str | Path) -> EnsemblePolicy:
             return EnsemblePolicy.load(path)
     if not Path(name).is_file():
         expected = f"a saved policy, or one of {', '.join(SHIPPED)}"
-        raise DataError(
-            problem(f"policy {name}", got="no such file", expected=expected, remedy="make one with irleed expert")
-        )
+        raise DataError(f"policy {name}", got="no such file", expected=expected, remedy="make one with irleed expert")
     return EnsemblePolicy.load(name)
 
 
@@ -30,7 +28,7 @@ def check_fit(policy: EnsemblePolicy, name: str, shape: tuple[int, ...], actions
     has = _described(math.prod(policy.observation_shape), policy.actions)
     needs = _described(math.prod(shape), actions)
     if has != needs:
-        raise SpaceError(problem(f"policy {name}", got=has, expected=needs, remedy=f"name one for {env_id}"))
+        raise SpaceError(f"policy {name}", got=has, expected=needs, remedy=f"name one for {env_id}")
 
 
 def _described(inputs: int, actions: Actions) -> str:

@@ -24,7 +24,7 @@ from irleed.algorithms.critics import Critics, soft_value
 from irleed.algorithms.iq.offline import IQ_LEARN
 from irleed.data.transitions import Inputs, Row, Transitions
 from irleed.envs.step import Actions, Bounds, Transition
-from irleed.errors import ConfigError, problem
+from irleed.errors import ConfigError
 from irleed.model import noise
 from irleed.model.actions import SquashedGaussian, Squashing
 from irleed.model.demonstrators import Description, gauge, log_precision_of, precision_weights
@@ -92,7 +92,7 @@ class SacIrleed(AbstractAgent):
             value = getattr(self, name)
             if not isinstance(value, Tracer) and not np.all(good(np.asarray(value))):
                 where, expected = f"{type(self).__name__}.{name}", "below 1" if name == "discount" else "above 0"
-                raise ConfigError(problem(where, got=value, expected=expected, remedy="choose another value"))
+                raise ConfigError(where, got=value, expected=expected, remedy="choose another value")
 
     @classmethod
     def iq(cls, **settings) -> "SacIrleed":

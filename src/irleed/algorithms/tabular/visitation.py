@@ -17,7 +17,7 @@ from irleed.algorithms.tabular.linear import discounted_visits, moving, push_for
 from irleed.algorithms.tabular.planning import UNROLLED_ACTIONS
 from irleed.data.demonstrations import Demonstrations
 from irleed.envs.mdp import FiniteMDP
-from irleed.errors import ConfigError, SpaceError, problem
+from irleed.errors import ConfigError, SpaceError
 
 Policy = Float[Array, "S A"]
 Visits = tuple[Float[Array, " S"], Float[Array, "S A"]]
@@ -94,7 +94,7 @@ def expected_return(mdp: FiniteMDP, policy: Policy, horizon: int | None = None) 
     """
     if mdp.reward is None:
         raise ConfigError(
-            problem("expected return", got="an MDP without reward", expected="the true one", remedy="give it a reward")
+            "expected return", got="an MDP without reward", expected="the true one", remedy="give it a reward"
         )
     state_visits, action_visits = expected_visits(mdp, policy, horizon=horizon)
     if mdp.reward.ndim == 2:
@@ -170,7 +170,7 @@ def _refuse(
     data: Demonstrations, episode: int, step: int, what: str, *, got: object, expected: object, remedy: str
 ) -> NoReturn:
     place = f"demonstrator {data.names[data.owner[episode]]!r}, episode {episode}, step {step}{what}"
-    raise SpaceError(problem(place, got=got, expected=expected, remedy=remedy))
+    raise SpaceError(place, got=got, expected=expected, remedy=remedy)
 
 
 def _whole(data: Demonstrations, values: Array, episode: np.ndarray, size: int, what: str) -> np.ndarray:

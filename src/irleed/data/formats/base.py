@@ -14,7 +14,7 @@ from irleed.data.demonstrations import Demonstrations
 from irleed.data.lazy import LazyRows, SideBySide
 from irleed.data.limits import EXPANSION, Budget
 from irleed.data.validation import listed
-from irleed.errors import ConfigError, DataError, problem
+from irleed.errors import ConfigError, DataError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,7 +35,7 @@ class ReadOptions:
     def __post_init__(self) -> None:
         if not 0 < self.expansion <= 1e9:
             expected, remedy = "more than 0, at most 1e9", f"the default is {EXPANSION:g}"
-            raise ConfigError(problem("expansion", got=self.expansion, expected=expected, remedy=remedy))
+            raise ConfigError("expansion", got=self.expansion, expected=expected, remedy=remedy)
 
     @property
     def named(self) -> str | None:
@@ -60,7 +60,7 @@ class Format:
 
 def refuse(where: str | Path, got: object, expected: object, remedy: str) -> NoReturn:
     """Raise the one line that says what is wrong with a file."""
-    raise DataError(problem(printable(where), got=got, expected=expected, remedy=remedy))
+    raise DataError(printable(where), got=got, expected=expected, remedy=remedy)
 
 
 def library(name: str, extra: str) -> Any:
@@ -69,7 +69,7 @@ def library(name: str, extra: str) -> Any:
         return importlib.import_module(name)
     except ImportError:
         remedy = f"pip install 'irleed[{extra}]'"
-        raise ConfigError(problem(name, got="not installed", expected="the library", remedy=remedy)) from None
+        raise ConfigError(name, got="not installed", expected="the library", remedy=remedy) from None
 
 
 def joined(
