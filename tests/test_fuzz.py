@@ -20,8 +20,12 @@ from pathlib import Path
 from fuzz import harness
 from irleed.errors import DataError
 
+class Unprintable(DataError):
+    def __str__(self):
+        return self.where
+
 def refusing(text):
-    raise DataError(text)
+    raise Unprintable(text, got="x", expected="y", remedy="mend it")
 
 def swallowing(case, path):
     try:
