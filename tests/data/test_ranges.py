@@ -28,6 +28,7 @@ def with_value(value: float, row: int = 7) -> np.ndarray:
         RANDOM.integers(0, 3, (100, 1)),
         NORMAL[:1],
         with_value(1000.0)[:19],  # too few to tell
+        NORMAL * 1e307,  # their bulk is wider than the largest number
     ],
 )
 def test_ordinary_data_have_no_outliers(values):

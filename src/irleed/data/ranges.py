@@ -39,7 +39,7 @@ class Outliers:
     ) -> bool:
         """Whether they make the standard deviation of so many values much larger than it is without them."""
         with np.errstate(over="ignore"):
-            off = (self.values - 0.5 * (low + high)[self.entry]) / deviation[self.entry]
+            off = (self.values - (0.5 * low + 0.5 * high)[self.entry]) / deviation[self.entry]
             return bool(np.sum(off**2) > (INFLATED**2 - 1) * count)
 
 
@@ -63,7 +63,8 @@ class Ranges:
         With `standardised`, what hardly changes the standard deviation is no outlier.
         """
         low, high, deviation = _bulk(values)
-        margin = np.where((high > low) & (len(values) >= LEAST_ROWS), FAR * (high - low), np.inf)
+        with np.errstate(over="ignore"):  # an infinite margin: no value is outside
+            margin = np.where((high > low) & (len(values) >= LEAST_ROWS), FAR * (high - low), np.inf)
         least, most = low - margin, high + margin
         ends, found = _scanned(values, least, most)
         allowed, count = max(1, int(MOST_OUTLYING * len(values))), len(values)
@@ -80,7 +81,8 @@ class Ranges:
     @property
     def width(self) -> Float[np.ndarray, " F"]:
         """Of the bulk; where that is a single value, of all that are no outliers."""
-        return np.where(self.high > self.low, self.high - self.low, self.maximum - self.minimum)
+        with np.errstate(over="ignore"):
+            return np.where(self.high > self.low, self.high - self.low, self.maximum - self.minimum)
 
     @property
     def size(self) -> Float[np.ndarray, " F"]:
@@ -106,8 +108,9 @@ def _bulk(values: Array | LazyRows) -> tuple[Float[np.ndarray, " F"], ...]:
     beyond = min(max(1, math.ceil(TAIL * rows)), (rows - 1) // 2)
     sample = np.partition(sample, (beyond, rows - 1 - beyond), 0)
     low, high = sample[beyond], sample[rows - 1 - beyond]
-    width = np.where(high > low, high - low, 1.0)
-    off = (sample - 0.5 * (low + high)) / width
+    with np.errstate(over="ignore"):
+        width = np.minimum(np.where(high > low, high - low, 1.0), np.finfo(float).max)
+        off = (sample - (0.5 * low + 0.5 * high)) / width
     deviation = width * np.sqrt(np.mean(np.square(off, where=np.abs(off) <= FAR + 0.5, out=np.zeros_like(off)), 0))
     return low, high, deviation
 

@@ -130,16 +130,26 @@ def _arrays(
     table: Any, name: str, where: str, maps: list[tuple[Path, Any]] | None = None
 ) -> list[np.ndarray | LazyRows]:
     """The array of each trajectory; where the file that has it is in `maps`, it is read later."""
-    arrays = []
+    arrays, kind = [], table.schema.field(name).type
+    if _has_views(kind):  # many rows may share the same numbers: a small file, and any amount of memory
+        refuse(f"{where}, {name}", str(kind)[:80], "lists of numbers", "write the folder again")
     for i, row in enumerate(table.column(name)):
         values, place = getattr(row, "values", None), f"{where}, trajectory {i}, {name}"
         if values is None:
-            got = table.schema.field(name).type if row.is_valid else "nothing"
-            refuse(place, got, "a list of numbers", "store one list a trajectory")
+            refuse(place, kind if row.is_valid else "nothing", "a list of numbers", "store one list a trajectory")
         values, shape = _flat(values, place)
         stored = _in_file(values, shape, maps or [])
         arrays.append(values.to_numpy(zero_copy_only=False).reshape(shape) if stored is None else LazyRows.of(stored))
     return arrays
+
+
+def _has_views(kind: Any) -> bool:
+    """Whether a type is, or contains, one whose lists may overlap in memory."""
+    types = library("pyarrow", "formats").types
+    kind = getattr(kind, "storage_type", kind)
+    if types.is_list_view(kind) or types.is_large_list_view(kind):
+        return True
+    return any(_has_views(kind.field(i).type) for i in range(kind.num_fields))
 
 
 def _flat(values: Any, where: str) -> tuple[Any, tuple[int, ...]]:
