@@ -23,7 +23,7 @@ from irleed.algorithms.tabular.planning import Averaged
 from irleed.algorithms.tabular.visitation import expected_return
 from irleed.algorithms.training import train_all
 from irleed.analysis.curation import Run, curate
-from irleed.data import Demonstrations
+from irleed.data import Demonstrations, ReadOptions
 from irleed.data.transitions import Transitions, stack
 from irleed.envs.cartpole import CartPole
 from irleed.envs.gridworld import paper_gridworld

@@ -11,6 +11,7 @@ import pytest
 import irleed
 from irleed.algorithms.iq import OfflineIrleed
 from irleed.analysis.curation import curate, read_run
+from irleed.data import ReadOptions
 from irleed.errors import ConfigError
 from irleed.export import export
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from irleed.data.formats import ReadOptions
 from irleed.errors import DataError
 
 

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 from irleed.data import Demonstrations, Episode, lazy, limits
+from irleed.data.formats.base import ReadOptions
 from irleed.data.formats.imitation import FORMAT, write
 from irleed.errors import DataError
 

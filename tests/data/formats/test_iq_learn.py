@@ -14,6 +14,7 @@ import numpy.f2py
 import pytest
 
 from irleed.data import Demonstrations, limits
+from irleed.data.formats.base import ReadOptions
 from irleed.data.formats.iq_learn import FORMAT
 from irleed.errors import DataError
 

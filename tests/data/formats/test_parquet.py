@@ -11,6 +11,7 @@ import pytest
 
 from irleed.data import Demonstrations, lazy
 from irleed.data.formats import parquet
+from irleed.data.formats.base import ReadOptions
 from irleed.data.formats.tables import FORMAT
 from irleed.data.lazy import LazyRows
 from irleed.data.limits import Budget

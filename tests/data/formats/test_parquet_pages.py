@@ -6,6 +6,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from irleed.data import lazy, limits
+from irleed.data.formats.base import ReadOptions
 from irleed.data.formats.parquet import Opened
 from irleed.data.formats.parquet_pages import size_of_pages
 from irleed.data.formats.tables import FORMAT

@@ -7,6 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from irleed.data import Demonstrations, limits
+from irleed.data.formats.base import ReadOptions
 from irleed.data.formats.tables import FORMAT
 from irleed.errors import DataError
 
