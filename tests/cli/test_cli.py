@@ -28,7 +28,7 @@ def call(*arguments: object) -> None:
     main([str(argument) for argument in arguments])
 
 
-def sampled_action(folder: Path, *names: str) -> bool:
+def has_figures(folder: Path, *names: str) -> bool:
     """Whether these figures are there, as PNG and as PDF."""
     kinds = {"png": b"\x89PNG\r\n\x1a\n", "pdf": b"%PDF-"}
     return all((folder / f"{n}.{k}").read_bytes().startswith(start) for n in names for k, start in kinds.items())
@@ -55,7 +55,7 @@ def test_the_demo_leaves_data_an_mdp_and_figures(demo):
     assert {path.name for path in folder.iterdir()} == {
         "demonstrations.npz", "mdp.npz", "expertise.png", "expertise.pdf", "rewards.png", "rewards.pdf",
     }  # fmt: skip
-    assert drawn(folder, "expertise", "rewards")
+    assert has_figures(folder, "expertise", "rewards")
     assert load(folder / "demonstrations.npz").demonstrators == 5
     assert load_mdp(folder / "mdp.npz")[1] == (7, 7)
     assert f"irleed fit {folder}/demonstrations.npz --mdp {folder}/mdp.npz" in printed
@@ -70,7 +70,7 @@ def test_fit_on_the_demos_data_finds_what_the_demo_found(demo, tmp_path, capsys)
     assert f"wrote {tmp_path / 'run'}\n" in shown and all(name in shown for name in found["ranking"])
     assert found["config"]["planner"] == "averaged" and found["converged"] is True
     assert np.shape(found["bias"]) == (5, 49) and len(found["weights"]) == 49
-    assert drawn(tmp_path / "run", "expertise", "maps")
+    assert has_figures(tmp_path / "run", "expertise", "maps")
     table = TabularPolicy.load(tmp_path / "run" / "policy.safetensors").probabilities
     assert table.shape == (49, 4)
     np.testing.assert_allclose(table.sum(-1), 1)
@@ -237,7 +237,7 @@ def test_an_experiment_writes_results_and_figures(experiments):
         assert {"setting", "method", "mean", "std", "ci_low", "ci_high", "seeds"} <= set(row)
         assert row["setting"] == {"max_precision": 3.0, "accuracy": 3.0} and row["seeds"] == 2
         assert row["ci_low"] <= row["mean"] <= row["ci_high"] and -1e-9 <= row["mean"] <= 1 + 1e-9
-    assert drawn(folder / "one", "figure2", "figure3_map", "figure3_published")
+    assert has_figures(folder / "one", "figure2", "figure3_map", "figure3_published")
     assert "the paper" in printed and f"wrote {folder / 'one'}\n" in printed
 
 
@@ -265,7 +265,7 @@ def test_the_control_experiment_writes_results_beside_the_papers(tmp_path, capsy
     own, best = rows["LL", "irleed", "greedy"], rows["LL", "demonstrators", None]["best"]
     assert own["ci_low"] <= own["relative"] <= own["ci_high"] and own["seeds"] == 2
     np.testing.assert_allclose(own["relative"], own["mean"] / best, rtol=1e-6)
-    assert results["summary"]["cartpole_diverged_sqil"] == 0 and drawn(tmp_path / "run", "returns_cartpole")
+    assert results["summary"]["cartpole_diverged_sqil"] == 0 and has_figures(tmp_path / "run", "returns_cartpole")
     # Compared with those that learn in the same way, and with no oracle.
     compared = {key.rpartition("_")[0] for key in results["summary"] if "_minus_" in key}
     assert compared == {"cartpole_irleed_minus_bc", "cartpole_irleed_online_minus_sqil"}

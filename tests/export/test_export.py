@@ -47,12 +47,12 @@ def network(activation: str, shape: tuple[int, ...], sizes: tuple[int, ...]) -> 
     """Random layers whose units are far from 0 and near it, so that each activation's shape matters."""
     random = np.random.default_rng(0)
 
-    def sampled_action(*shape: int) -> np.ndarray:
+    def normal(*shape: int) -> np.ndarray:
         return random.normal(size=(MEMBERS, *shape)).astype(np.float32)
 
-    inputs, before = Inputs(drawn(*shape), np.exp(drawn(*shape))), int(np.prod(shape))
+    inputs, before = Inputs(normal(*shape), np.exp(normal(*shape))), int(np.prod(shape))
     layers = list(zip((before, *sizes), sizes, strict=False))
-    return Mlp(inputs, tuple(drawn(*layer) for layer in layers), tuple(drawn(each) for each in sizes), activation)
+    return Mlp(inputs, tuple(normal(*layer) for layer in layers), tuple(normal(each) for each in sizes), activation)
 
 
 def choosing(

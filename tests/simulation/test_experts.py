@@ -20,7 +20,7 @@ from irleed.model.actions import Squashing
 from irleed.model.networks import Mlp
 from irleed.policies.actor import Actor
 from irleed.policies.ensemble import EnsemblePolicy
-from irleed.rollout import DeviceBackend, HostBackend
+from irleed.rollout import DeviceBackend, HostBackend, greedy_action
 from irleed.simulation.critics import CriticDemonstrator, load_critic, save_critic
 from irleed.simulation.experts import Stages, by_actor_critic, by_imitation, shown_by
 
@@ -79,7 +79,7 @@ def test_stages_of_training_are_kept_with_what_they_earn(tmp_path):
     assert all(-2000 < float(row["greedy"]) < -100 and -2000 < float(row["drawn"]) < -100 for row in rows)
     obs = np.array([0.5, 0.1, -1.0], np.float32)
     first, last = (EnsemblePolicy.load(tmp_path / "stages" / f"1_{steps}.safetensors") for steps in (120, 240))
-    end = likeliest(jax.tree.map(lambda leaf: leaf[1], experts.policies), jax.random.key(0), jnp.asarray(obs))
+    end = greedy_action(jax.tree.map(lambda leaf: leaf[1], experts.policies), jax.random.key(0), jnp.asarray(obs))
     np.testing.assert_allclose(last.predict(obs, deterministic=True)[0], end, rtol=1e-5)
     assert not np.allclose(first.predict(obs, deterministic=True)[0], end, rtol=1e-5)
 
@@ -101,7 +101,8 @@ def test_a_policy_is_imitated_from_what_it_does(tmp_path):
     learnt, obs = EnsemblePolicy.load(tmp_path / "one.safetensors"), np.asarray(data.obs[0][:5])
     other = jax.tree.map(lambda leaf: leaf[0], experts.policies)
     assert not np.allclose(
-        learnt.predict(obs, deterministic=True)[0], jax.vmap(likeliest, (None, None, 0))(other, jax.random.key(0), obs)
+        learnt.predict(obs, deterministic=True)[0],
+        jax.vmap(greedy_action, (None, None, 0))(other, jax.random.key(0), obs),
     )
 
 
