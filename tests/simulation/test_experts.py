@@ -103,6 +103,7 @@ def test_a_policy_is_imitated_from_what_it_does(tmp_path):
     assert not np.allclose(
         learnt.predict(obs, deterministic=True)[0],
         jax.vmap(greedy_action, (None, None, 0))(other, jax.random.key(0), obs),
+        jax.vmap(greedy_action, (None, None, 0))(other, jax.random.key(0), obs),
     )
 
 
