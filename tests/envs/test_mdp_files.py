@@ -114,6 +114,8 @@ def refused(path) -> str:
         (DENSE | {"shape": [2]}, "shape"),
         (DENSE | {"shape": [1.0, 2.0]}, "shape: got float64"),
         (LISTED | {"state": [0, 2]}, "state in row 1: got 2"),
+        (LISTED | {"action": [0, 2**53]}, "actions: got 9007199254740993 for 2 states"),
+        (LISTED | {"actions": 2**31}, "actions: got 2147483648 for 2 states"),
         (LISTED | {"action": [0.0, 0.0]}, "action: got float64"),
         (LISTED | {"actions": [1]}, "actions: got int64 of shape (1,), expected a whole number"),
         (DENSE | {"reward": np.array([{}, None])}, "reward: got no readable array"),

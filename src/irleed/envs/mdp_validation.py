@@ -6,6 +6,9 @@ from irleed.errors import DataError
 
 ROW_SUM_TOLERANCE = 1e-6
 
+MOST_ROWS = 1 << 22  # pairs of state and action that are always allowed
+ROWS_PER_TRANSITION = 8  # more pairs than so many times the transitions cannot all have successors
+
 
 def mask(terminal, states: int, where: str) -> np.ndarray:
     """Which states are terminal, from flags or a list of them."""
@@ -96,6 +99,13 @@ def check_transitions(state, action, successor, probability, states, actions, wh
         )
     check_range(state, states, "state", where)
     check_range(action, actions, "action", where)
+    if states * actions > max(MOST_ROWS, ROWS_PER_TRANSITION * len(state)):  # before arrays of this size are made
+        raise DataError(
+            f"{where}, actions",
+            got=f"{actions} for {states} states, and {len(state)} transitions",
+            expected="successors for every action of every state",
+            remedy="number actions from 0, one after the other",
+        )
     check_range(successor, states, "successor", where)
     bad = np.flatnonzero(~((probability >= 0) & (probability <= 1 + ROW_SUM_TOLERANCE)))
     if len(bad):
