@@ -1,8 +1,8 @@
 """The table from the paper to the code: its names exist, and their source mentions what the row is about."""
 
 import importlib
-import inspect
 import re
+import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -30,8 +30,9 @@ def resolve(name: str) -> object:
 
 def source(found: object) -> str:
     """What is written in the module of an object; in a package, in all its modules."""
-    path = Path(inspect.getfile(found))
-    if isinstance(found, ModuleType) and path.name == "__init__.py":
+    module = found if isinstance(found, ModuleType) else sys.modules[found.__module__]
+    path = Path(module.__file__ or "")
+    if found is module and path.name == "__init__.py":
         return "\n".join(each.read_text(encoding="utf-8") for each in sorted(path.parent.rglob("*.py")))
     return path.read_text(encoding="utf-8")
 
