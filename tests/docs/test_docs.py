@@ -9,8 +9,6 @@ import pytest
 import irleed
 from irleed.algorithms.baselines import BehaviourCloning
 from irleed.algorithms.tabular.visitation import tabulate
-from irleed.data import load
-from irleed.envs.mdp_files import load_mdp
 
 ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -38,7 +36,7 @@ def test_code_runs(name, tmp_path, monkeypatch):
 def test_the_files_of_the_data_page_belong_together(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert run_blocks("docs/data.md") > 0
-    statistics = tabulate(load("data.npz"), load_mdp("mdp.npz")[0])
+    statistics = tabulate(irleed.load("data.npz"), irleed.load_mdp("mdp.npz")[0])
     assert statistics.episodes.tolist() == [1, 1]
 
 
