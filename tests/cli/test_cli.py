@@ -17,7 +17,7 @@ import pytest
 from irleed.cli import main
 from irleed.cli.parsing import parsed
 from irleed.data import Demonstrations, Episode, load, save
-from irleed.envs.mdp_files import load_mdp
+from irleed.envs.mdp import load_mdp
 from irleed.policies.tabular import TabularPolicy
 
 # As the demo plans: fits of the same size and kind then share one compiled program.

@@ -10,8 +10,7 @@ from PIL import Image
 
 from irleed.analysis.recordings import animated, strip
 from irleed.cli import main
-from irleed.envs.gridworld import paper_gridworld
-from irleed.envs.mdp_files import save_mdp
+from irleed.envs.mdp import paper_gridworld, save_mdp
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results"
 HOSTILE = (

@@ -8,7 +8,7 @@ import tyro
 from rich.console import Console
 
 from irleed._io.text import say
-from irleed.experiments import control, control_results, gridworld, gridworld_results, hopper, hopper_results
+from irleed.experiments import control, gridworld, hopper
 from irleed.runs import progress
 from irleed.runs.directory import occupied
 
@@ -31,8 +31,8 @@ def _experiment_gridworld(config: gridworld.GridworldConfig, console: Console) -
     with occupied(config.out):
         with progress.shown(Console(stderr=True), "gridworld") as callback:
             lanes, seconds = gridworld.sweep(config, callback)
-        results = gridworld_results.write(config, lanes, seconds)
-    console.print(gridworld_results.tables(results))
+        results = gridworld.write(config, lanes, seconds)
+    console.print(gridworld.tables(results))
     say(console, f"{seconds:.0f} s; wrote {config.out}")
 
 
@@ -42,10 +42,10 @@ def _experiment_control(config: control.ControlConfig, console: Console) -> None
     with occupied(config.out):
         with progress.shown(Console(stderr=True), "control") as callback:
             outcomes = control.sweep(config, callback)
-        for line in control_results.diverged(outcomes):
+        for line in control.diverged(outcomes):
             say(Console(stderr=True), f"warning: {line}")
-        results = control_results.write(config, outcomes)
-    console.print(control_results.tables(results))
+        results = control.write(config, outcomes)
+    console.print(control.tables(results))
     say(console, f"{results['seconds']:.0f} s; wrote {config.out}")
 
 
@@ -55,8 +55,8 @@ def _experiment_hopper(config: hopper.HopperConfig, console: Console) -> None:
     with occupied(config.out):
         with progress.shown(Console(stderr=True), "hopper") as callback:
             outcome = hopper.sweep(config, callback)
-        results = hopper_results.write(config, outcome)
-    console.print(hopper_results.table(results))
+        results = hopper.write(config, outcome)
+    console.print(hopper.tables(results))
     say(console, f"{results['seconds']:.0f} s; wrote {config.out}")
 
 

@@ -12,12 +12,13 @@ from rich.table import Table
 from irleed._io.files import write_signed
 from irleed._typing import Array, Float
 from irleed.experiments import paper
-from irleed.experiments.hopper import LAST, POLICIES, HopperConfig, Outcome
+from irleed.experiments.hopper.config import LAST, HopperConfig
+from irleed.experiments.hopper.data import POLICIES
+from irleed.experiments.hopper.protocol import Outcome
+from irleed.experiments.statistics import difference, interval
 from irleed.report import figures
-from irleed.report import figures as style
 from irleed.report.curves import learning_curves
 
-RESAMPLES = 10_000
 NAMES = {
     "irleed_online": "IRLEED online",
     "iq_online": "IQ-Learn online",
@@ -54,7 +55,7 @@ def write(config: HopperConfig, outcome: Outcome) -> dict[str, object]:
         "device": jax.devices()[0].device_kind,
     }
     if any(lanes.returns.shape[-1] > 1 for lanes in outcome.lanes.values()):
-        style.save(_figure(config, outcome), config.out / "curves")
+        figures.save(_figure(config, outcome), config.out / "curves")
     write_signed(config.out / "results.json", results)  # last: where it is, all is
     return results
 
@@ -62,13 +63,6 @@ def write(config: HopperConfig, outcome: Outcome) -> dict[str, object]:
 def last(returns: Float[Array, "S N E"]) -> Float[np.ndarray, "S N"]:
     """The mean over the last evaluations of every run."""
     return np.asarray(returns, float)[..., -LAST:].mean(-1)
-
-
-def interval(values: Float[np.ndarray, " N"]) -> tuple[float, float]:
-    """95 % of the means of bootstrap resamples."""
-    drawn = np.random.default_rng(0).integers(0, len(values), (RESAMPLES, len(values)))
-    low, high = np.quantile(values[drawn].mean(1), [0.025, 0.975])
-    return float(low), float(high)
 
 
 def _rows(config: HopperConfig, outcome: Outcome) -> list[dict]:
@@ -94,9 +88,7 @@ def _summary(config: HopperConfig, outcome: Outcome) -> dict[str, object]:
     found = {name: last(lanes.returns) for name, lanes in outcome.lanes.items()}
     for ours, theirs in RIVALS:
         if ours in found and theirs in found:
-            difference = found[ours][place] - found[theirs][place]
-            low, high = interval(difference)
-            summary[f"{ours}_minus_{theirs}_ABC"] = [low, float(difference.mean()), high]
+            summary[f"{ours}_minus_{theirs}_ABC"] = difference(found[ours][place], found[theirs][place])
     for name in dict.fromkeys(ours for ours, _ in RIVALS):
         if name in found:
             log_precision = np.asarray(outcome.lanes[name].log_precision[place])
@@ -135,7 +127,7 @@ def _published() -> dict[str, dict[str, float]]:
     }
 
 
-def table(results: dict) -> Table:
+def tables(results: dict) -> Table:
     """Returns of every method from every source, beside the paper's."""
     rows, published = results["rows"], results["paper"]
     sources = list(dict.fromkeys(row["setting"]["source"] for row in rows if row["method"] != "demonstrator"))

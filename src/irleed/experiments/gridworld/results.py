@@ -8,15 +8,15 @@ import numpy as np
 from rich.console import Group
 from rich.table import Table
 from scipy.cluster.vq import kmeans2
-from scipy.stats import rankdata
 
 from irleed._io.files import write_signed
 from irleed._typing import Array, Float, Int
-from irleed.envs.gridworld import paper_gridworld
+from irleed.envs.mdp import paper_gridworld
 from irleed.experiments import paper
-from irleed.experiments.gridworld import ACCURACY, DEMONSTRATORS, EPISODES, MAX_PRECISION, GridworldConfig, Lane
+from irleed.experiments.gridworld.config import ACCURACY, DEMONSTRATORS, EPISODES, MAX_PRECISION, GridworldConfig
+from irleed.experiments.gridworld.protocol import Lane
+from irleed.experiments.statistics import adjusted_rand_index, mean_and_interval, rank_correlation
 from irleed.report import figures
-from irleed.report import figures as style
 
 NAMES = {"maxent": "IRL", "irleed": "IRLEED"}
 # The level of precision whose curves are drawn, as in the paper, and the setting whose rewards are.
@@ -137,20 +137,13 @@ def _rows(cells: list[tuple[float, float]], lanes: Lane) -> list[dict[str, objec
     rows = []
     for i, (precision, accuracy) in enumerate(cells):
         setting = {"max_precision": precision, "accuracy": accuracy if np.isfinite(accuracy) else "inf"}
-        rows.append({"setting": setting, "method": "demonstrators", **_spread(lanes.demonstrators[i])})
+        rows.append({"setting": setting, "method": "demonstrators", **mean_and_interval(lanes.demonstrators[i])})
         for name, learnt in lanes.learnt.items():
             method, estimator = name.split("_")
             for evaluation in ("greedy", "policy"):
                 head = {"setting": setting, "method": method, "estimator": estimator, "evaluation": evaluation}
-                rows.append({**head, **_spread(getattr(learnt, evaluation)[i])})
+                rows.append({**head, **mean_and_interval(getattr(learnt, evaluation)[i])})
     return rows
-
-
-def _spread(values: Float[Array, " N"]) -> dict[str, float | int]:
-    """Mean, standard deviation and a 95 % interval of the mean over seeds."""
-    mean, deviation = float(values.mean()), float(values.std(ddof=1)) if len(values) > 1 else 0.0
-    margin = 1.96 * deviation / np.sqrt(len(values))
-    return {"mean": mean, "std": deviation, "ci_low": mean - margin, "ci_high": mean + margin, "seeds": len(values)}
 
 
 def _paper_summary() -> dict[str, float]:
@@ -175,27 +168,9 @@ def _correlation(a: Float[Array, " N"], b: Float[Array, " N"]) -> float:
     return float(np.corrcoef(a, b)[0, 1])
 
 
-def rank_correlation(a: Float[Array, "*N D"], b: Float[Array, "*N D"]) -> Float[Array, "*N"]:
-    """Spearman's correlation along the last axis."""
-    a, b = (rankdata(x, axis=-1) for x in (a, b))
-    a, b = (x - x.mean(-1, keepdims=True) for x in (a, b))
-    return (a * b).sum(-1) / np.sqrt((a**2).sum(-1) * (b**2).sum(-1))
-
-
 def _clusters(perceived: Float[Array, "D F"]) -> Int[Array, " D"]:
     """Group episodes by what they seem to pursue, into as many groups as there were demonstrators."""
     return kmeans2(perceived, DEMONSTRATORS, iter=50, minit="++", seed=0)[1]  # pyright: ignore[reportCallIssue]
-
-
-def adjusted_rand_index(truth: Int[Array, " D"], found: Int[Array, " D"]) -> float:
-    """Agreement of two groupings: 1 if equal, 0 on average if found at random."""
-    table = np.zeros((truth.max() + 1, found.max() + 1))
-    np.add.at(table, (truth, found), 1)
-    pairs = [float((x * (x - 1) / 2).sum()) for x in (table, table.sum(1), table.sum(0))]
-    together, by_truth, by_found = pairs
-    chance = by_truth * by_found / (len(truth) * (len(truth) - 1) / 2)
-    most = (by_truth + by_found) / 2
-    return (together - chance) / (most - chance) if most > chance else 1.0
 
 
 def _draw_maps(config: GridworldConfig, lanes: Lane) -> None:
@@ -208,7 +183,7 @@ def _draw_maps(config: GridworldConfig, lanes: Lane) -> None:
         "demonstrations": lanes.visits[cell, 0],
         **{NAMES[m]: lanes.learnt[f"{m}_{estimator}"].weights[cell, 0] for m in ("irleed", "maxent")},
     }
-    style.save(figures.gridworld_maps(config.size, config.size, maps), config.out / "figure2")
+    figures.save(figures.gridworld_maps(config.size, config.size, maps), config.out / "figure2")
 
 
 def _draw_improvement(config: GridworldConfig, lanes: Lane, estimator: str) -> None:
@@ -228,7 +203,7 @@ def _draw_improvement(config: GridworldConfig, lanes: Lane, estimator: str) -> N
     curves = {}
     for kind, label in (("greedy", ""), ("policy", ", policy for users")):
         for method in ("irleed", "maxent") if kind == "greedy" else ("irleed",):
-            spreads = [_spread(x) for x in getattr(lanes.learnt[f"{method}_{estimator}"], kind)]
+            spreads = [mean_and_interval(x) for x in getattr(lanes.learnt[f"{method}_{estimator}"], kind)]
             low, mean, high = (spread_out([s[k] for s in spreads])[row] for k in ("ci_low", "mean", "ci_high"))
             curves[NAMES[method] + label] = figures.Curve(mean, low, high)
     figure = figures.improvement(
@@ -239,4 +214,4 @@ def _draw_improvement(config: GridworldConfig, lanes: Lane, estimator: str) -> N
         curves=curves,
         demonstrators=spread_out(lanes.demonstrators.mean(1))[row],
     )
-    style.save(figure, config.out / f"figure3_{estimator}")
+    figures.save(figure, config.out / f"figure3_{estimator}")

@@ -14,13 +14,11 @@ from scipy.stats import trim_mean
 from irleed._io.files import write_signed
 from irleed._typing import Array, Float
 from irleed.experiments import paper
-from irleed.experiments.control import ControlConfig, Outcome
-from irleed.experiments.control_methods import ORACLES
-from irleed.experiments.gridworld_results import rank_correlation
+from irleed.experiments.control.config import ORACLES, ControlConfig
+from irleed.experiments.control.protocol import Outcome
+from irleed.experiments.statistics import difference, interval, rank_correlation
 from irleed.report import figures
-from irleed.report import figures as style
 
-RESAMPLES = 10_000
 NAMES = {
     "irleed": "IRLEED",
     "iq": "IQ-Learn",
@@ -56,7 +54,7 @@ def write(config: ControlConfig, outcomes: list[Outcome]) -> dict[str, object]:
     }
     for outcome in outcomes:
         own = [row for row in rows if row["setting"]["env"] == outcome.task.name]
-        style.save(_figure(config, outcome, own), config.out / f"returns_{outcome.task.name}")
+        figures.save(_figure(config, outcome, own), config.out / f"returns_{outcome.task.name}")
     write_signed(config.out / "results.json", results)  # last: where it is, all is
     return results
 
@@ -117,16 +115,14 @@ def _greedy(row: dict, method: str) -> bool:
 
 def _relative(values: Float[Array, " N"], best: Float[Array, " N"]) -> dict[str, float | int]:
     """Mean return, and relative to the mean best demonstrator with a 95 % bootstrap interval over seeds."""
-    drawn = np.random.default_rng(0).integers(0, len(values), (RESAMPLES, len(values)))
-    ratio = np.asarray(values)[drawn].mean(1) / best[drawn].mean(1)
-    low, high = np.quantile(ratio, [0.025, 0.975])
+    low, high = interval(values, best)
     return {
         "mean": float(values.mean()),
         "std": float(values.std()),
         "interquartile_mean": float(trim_mean(values, 0.25)),
         "relative": float(values.mean() / best.mean()),
-        "ci_low": float(low),
-        "ci_high": float(high),
+        "ci_low": low,
+        "ci_high": high,
         "seeds": len(values),
     }
 
@@ -146,14 +142,12 @@ def _summary(config: ControlConfig, outcome: Outcome) -> dict[str, object]:
 
 def _differences(config: ControlConfig, outcome: Outcome, ours: str, others: list[str]) -> dict[str, list[float]]:
     """Low, mean and high of the paired differences in greedy return."""
-    drawn = np.random.default_rng(0).integers(0, config.runs, (RESAMPLES, config.runs))
-    found = {}
-    for i, setting in enumerate(config.chosen(outcome.task)):
-        for name in others:
-            difference = np.asarray(outcome.lanes[ours].greedy[i] - outcome.lanes[name].greedy[i])
-            low, high = np.quantile(difference[drawn].mean(1), [0.025, 0.975])
-            found[f"{ours}_minus_{name}_{setting.name}"] = [float(low), float(difference.mean()), float(high)]
-    return found
+    greedy = {name: lanes.greedy for name, lanes in outcome.lanes.items()}
+    return {
+        f"{ours}_minus_{name}_{setting.name}": difference(greedy[ours][i], greedy[name][i])
+        for i, setting in enumerate(config.chosen(outcome.task))
+        for name in others
+    }
 
 
 def _ranks(config: ControlConfig, outcome: Outcome, ours: str) -> dict[str, float]:
