@@ -1,5 +1,7 @@
 """Statistics that the experiments share: bootstrap intervals, agreement of rankings and of groupings."""
 
+from typing import Any
+
 import numpy as np
 from scipy.stats import rankdata
 
@@ -23,7 +25,7 @@ def difference(ours: Float[Array, " N"], theirs: Float[Array, " N"]) -> list[flo
     return [low, float(values.mean()), high]
 
 
-def mean_and_interval(values: Float[Array, " N"]) -> dict[str, float | int]:
+def mean_and_interval(values: Float[Array, " N"]) -> dict[str, Any]:
     """Mean, standard deviation and a 95 % normal interval of the mean over seeds."""
     mean, deviation = float(values.mean()), float(values.std(ddof=1)) if len(values) > 1 else 0.0
     margin = 1.96 * deviation / np.sqrt(len(values))

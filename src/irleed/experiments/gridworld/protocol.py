@@ -9,7 +9,7 @@ import itertools
 import operator
 import time
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -67,6 +67,13 @@ class Lane(eqx.Module):
     perceived: Float[Array, "D F"] | None  # what each demonstrator seems to pursue: only where identities are unknown
     steps: Int[Array, ""]
     converged: Bool[Array, ""]
+
+
+class Outcome(NamedTuple):
+    """What came of all lanes; arrays have leading axes settings, seeds."""
+
+    lanes: Lane
+    seconds: float
 
 
 def play(key: Key, max_precision: Array, accuracy: Array, world: Gridworld, config: GridworldConfig) -> DataSet:
@@ -141,8 +148,8 @@ def _planner(config: GridworldConfig) -> AbstractPlanner:
 
 
 @in_double_precision
-def sweep(config: GridworldConfig, progress: Callable[[int, int], None]) -> tuple[Lane, float]:
-    """Run every lane, so many at a time; arrays have leading axes settings, seeds. Returns the seconds it took, too."""
+def sweep(config: GridworldConfig, progress: Callable[[int, int], None]) -> Outcome:
+    """Run every lane, so many at a time."""
     world = check(config)
     cells, seeds = config.cells(), config.runs
     jobs = [(cell, seed) for cell in cells for seed in range(seeds)]
@@ -179,7 +186,7 @@ def sweep(config: GridworldConfig, progress: Callable[[int, int], None]) -> tupl
         progress(len(done), len(jobs))
     every = [done[number] for number in range(len(jobs))]
     lanes = jax.tree.map(lambda *leaves: np.stack(leaves).reshape(len(cells), seeds, *leaves[0].shape), *every)
-    return lanes, time.perf_counter() - began
+    return Outcome(lanes, time.perf_counter() - began)
 
 
 def _batched(function: Callable) -> Callable:
