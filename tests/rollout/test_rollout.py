@@ -1,4 +1,4 @@
-"""Arenas: on the device and on the host, many policies play and many agents learn in the same way."""
+"""Backends: on the device and on the host, many policies play and many agents learn in the same way."""
 
 import jax
 import jax.numpy as jnp

@@ -1,6 +1,7 @@
 """results.json: one type of row, written and read; every experiment's kept results make a report."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -82,6 +83,13 @@ def test_kept_results_make_a_report(path, tmp_path):
     assert {row.evaluation for row in found.rows if row.learnt} >= {"greedy"}
     assert all(method_name(row.method) in shown for row in found.rows)
     assert found.experiment == path.parent.name and f"irleed experiment {found.experiment}" in shown
+
+
+def test_lists_in_a_summary_are_intervals_of_differences_or_numbers(tmp_path):
+    summary = {"irleed_minus_iq_ABC": [1.0, 2.0, 4.0], "irleed_log_precision": [3.0, -1.0, -2.0]}
+    results(*ROWS[:2], summary=summary).write(tmp_path)
+    shown = page([read_run(tmp_path)])
+    assert "3, −1, −2" in shown and "2.00 [1.00, 4.00]" in re.sub("<.*?>", "", shown)
 
 
 def test_all_experiments_are_among_the_kept():

@@ -150,8 +150,10 @@ def _took(run: ExperimentRun) -> str:
 
 
 def _plain(run: ExperimentRun, name: str, value: Any) -> object:
-    """A number, or a difference with its interval."""
+    """A number, a difference with its interval, or a number for each demonstrator."""
     if isinstance(value, list):
         found = Fields(f"{run.folder}, results.json, summary", dict(run.results.summary)).numbers(name)
-        return Estimate(name, found[1], found[0], found[2]) if len(found) == 3 else listed(found)
+        if "_minus_" in name and len(found) == 3:
+            return Estimate(name, found[1], found[0], found[2])
+        return ", ".join(map(number, found))
     return value if isinstance(value, int | float | str) else None

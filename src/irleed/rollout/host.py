@@ -1,4 +1,4 @@
-"""Arenas on the host: an environment of Gymnasium's in many lanes, which step together."""
+"""Backends on the host: an environment of Gymnasium's in many lanes, which step together."""
 
 import functools
 from collections.abc import Iterator, Sequence
