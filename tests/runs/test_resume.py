@@ -20,7 +20,7 @@ from irleed.cli import main
 from irleed.cli.run import handled, interrupt
 from irleed.data import Demonstrations, Episode, save
 from irleed.data.transitions import Transitions, stack
-from irleed.envs.cartpole import CartPole
+from irleed.envs.jax import CartPole
 from irleed.errors import ConfigError, DataError
 from irleed.fit.networks import fit_networks
 from irleed.rollout import DeviceBackend, HostBackend

@@ -21,7 +21,7 @@ from irleed._io.text import cell, say, shell
 from irleed.cli.methods import OFFLINE, everyone, highest, trained
 from irleed.cli.run import Keeping
 from irleed.data import Demonstrations, ReadOptions, load, save
-from irleed.envs.cartpole import CartPole
+from irleed.envs.jax import CartPole
 from irleed.experiments import demo
 from irleed.fit.defaults import Ends, Method, network_algorithm
 from irleed.fit.networks import MEMBERS, NetworkFit

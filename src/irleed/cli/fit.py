@@ -24,9 +24,7 @@ from irleed.cli.run import Keeping
 from irleed.data import Demonstrations, ReadOptions, load
 from irleed.data.limits import EXPANSION
 from irleed.data.transitions import are_choices
-from irleed.envs.mdp import FiniteMDP
-from irleed.envs.mdp_files import load_mdp
-from irleed.envs.toy_text import from_gymnasium
+from irleed.envs.mdp import FiniteMDP, from_gymnasium, load_mdp
 from irleed.errors import ConfigError, DivergedError
 from irleed.fit.defaults import Method, network_algorithm, tabular_algorithm
 from irleed.fit.door import of_states

@@ -13,8 +13,7 @@ from irleed.algorithms.tabular.irleed import Irleed
 from irleed.algorithms.tabular.planning import Averaged
 from irleed.algorithms.tabular.visitation import expected_return
 from irleed.data import save
-from irleed.envs.gridworld import Gridworld, paper_gridworld
-from irleed.envs.mdp_files import save_mdp
+from irleed.envs.mdp import Gridworld, paper_gridworld, save_mdp
 from irleed.fit.tabular import fit
 from irleed.policies.tabular import TabularPolicy
 from irleed.report import figures

@@ -7,9 +7,7 @@ from typing import Any, overload
 import numpy as np
 
 from irleed.data import Demonstrations, ReadOptions, load
-from irleed.envs.gridworld import Gridworld
-from irleed.envs.mdp import FiniteMDP
-from irleed.envs.mdp_files import load_mdp
+from irleed.envs.mdp import FiniteMDP, Gridworld, load_mdp
 from irleed.errors import ConfigError
 from irleed.fit.networks import NetworkFit, fit_networks
 from irleed.fit.tabular import Fit

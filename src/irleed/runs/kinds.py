@@ -1,9 +1,11 @@
 """What run directories say, as values; `irleed.runs.reader` makes them."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from irleed.runs.fields import Fields
+from irleed.runs.results import Results
 
 
 @dataclass(frozen=True)
@@ -118,12 +120,12 @@ class ExperimentRun:
 
     label: str
     folder: str
-    experiment: str
-    config: dict[str, Any]
-    rows: tuple[Fields, ...]
-    summary: dict[str, Any]
-    seconds: float
-    device: str
+    results: Results
+
+    @property
+    def config(self) -> Mapping[str, Any]:
+        """Its settings."""
+        return self.results.config
 
 
 Run = FitRun | ExperimentRun
