@@ -3,14 +3,13 @@
 import numpy as np
 
 import irleed
-from irleed.analysis.curation import curate, read_run
 
 # Any data would do; here, people of uneven skill in a gridworld.
 grid = irleed.gridworld(4, 4, goals={15: 1.0}, slip=0.1)
-data, _ = irleed.simulate(1, grid.mdp, demonstrators=3, episodes=20, max_precision=9.0, endless=True)
+data, _ = irleed.simulate(1, grid.mdp, demonstrators=3, demonstrations=20, max_precision=9.0, endless=True)
 
-run = read_run(irleed.fit(data, grid, endless=True).save("curate-run"))
-found = curate(data, run, share=0.5)  # the better half of the transitions, and a weight for every episode
+fit = irleed.fit(data, grid, endless=True)
+found = irleed.curate(data, fit, share=0.5)  # the better half of the transitions, and a weight for every episode
 
 # What a training loop takes: observations, actions, and how much each of them counts; 1 is the average.
 observations, actions = np.asarray(data.observation), np.asarray(data.action)
