@@ -103,7 +103,7 @@ def test_baselines_are_runs_inside_the_run_and_beside_it_on_screen_and_page(comp
 def test_a_finished_run_gets_its_baselines_later_and_one_that_diverged_is_named(poles, tmp_path, capsys, monkeypatch):
     def diverged(data, algorithm, **settings):
         if isinstance(algorithm, BehaviourCloning):
-            raise DivergedError("training: got nothing")
+            raise DivergedError("training", got="nothing", expected="something", remedy="try again")
         return fit_networks(data, algorithm, **settings)
 
     monkeypatch.setattr(sys.modules["irleed.fit.door"], "fit_networks", diverged)
@@ -113,14 +113,14 @@ def test_a_finished_run_gets_its_baselines_later_and_one_that_diverged_is_named(
     call(*fit, "--resume", "--baselines", "--json")
     shown = capsys.readouterr()
     assert set(json.loads(shown.out.partition("wrote")[2].partition("\n")[2])["baselines"]) == {"iq", "ileed"}
-    assert "warning: cloning: training: got nothing\n" in shown.err
+    assert "warning: cloning: training: got nothing, expected something; try again\n" in shown.err
     assert (tmp_path / "run" / "policy.safetensors").read_bytes() == before
     assert "training did not come to an end: cloning." in page([read_run(tmp_path / "run")])
 
 
 def test_training_that_led_nowhere_is_status_one_and_one_line(poles, capsys, monkeypatch):
     def diverged(*given, **settings):
-        raise DivergedError("training: got nothing, expected something; try again")
+        raise DivergedError("training", got="nothing", expected="something", remedy="try again")
 
     monkeypatch.setattr(sys.modules["irleed.fit.door"], "fit_networks", diverged)
     with pytest.raises(SystemExit) as ended:
