@@ -25,11 +25,11 @@ from irleed.algorithms.training import train_all
 from irleed.analysis.curation import Assessment, weigh
 from irleed.data import Demonstrations, ReadOptions
 from irleed.data.transitions import Transitions, stack
-from irleed.envs.cartpole import CartPole
-from irleed.envs.gridworld import paper_gridworld
-from irleed.experiments.control_data import DEMONSTRATORS, TASKS, play_data
-from irleed.experiments.control_methods import learn
-from irleed.experiments.hopper_data import ENV_ID, POLICIES, demonstrate
+from irleed.envs.jax import CartPole
+from irleed.envs.mdp import paper_gridworld
+from irleed.experiments.control.data import DEMONSTRATORS, TASKS, play_data
+from irleed.experiments.control.protocol import learn
+from irleed.experiments.hopper.data import ENV_ID, POLICIES, demonstrate
 from irleed.fit.defaults import tabular_algorithm
 from irleed.fit.judgement import judge
 from irleed.fit.tabular import fit

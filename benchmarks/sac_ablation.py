@@ -22,8 +22,8 @@ import tyro
 
 from irleed._io.files import write_json
 from irleed.algorithms.iq import SacIrleed
-from irleed.experiments.hopper_data import ENV_ID, POLICIES, Teachers, data_sets, kept_demonstrations
-from irleed.experiments.hopper_results import interval
+from irleed.experiments.hopper.data import ENV_ID, POLICIES, Teachers, data_sets, kept_demonstrations
+from irleed.experiments.statistics import interval
 from irleed.rollout import HostBackend
 from irleed.rollout.trials import learn_and_try
 from irleed.runs.checkpoint import Checkpointer

@@ -10,7 +10,7 @@ from fuzz.case import Case
 from irleed.analysis.curation import curate
 from irleed.cli import inspect
 from irleed.data import ReadOptions, lazy, load, summarise
-from irleed.envs.mdp_files import load_mdp
+from irleed.envs.mdp import load_mdp
 from irleed.export import description, export
 from irleed.policies.files import load_policy
 from irleed.policies.tabular import TabularPolicy

@@ -4,10 +4,7 @@ from irleed.algorithms.tabular.irleed import Irleed
 from irleed.algorithms.tabular.planning import Averaged, Soft
 from irleed.analysis.curation import Curation, curate
 from irleed.data import Demonstrations, Episode, load, save, summarise
-from irleed.envs.gridworld import Gridworld, gridworld, paper_gridworld
-from irleed.envs.mdp import FiniteMDP
-from irleed.envs.mdp_files import load_mdp, save_mdp
-from irleed.envs.toy_text import from_gymnasium
+from irleed.envs.mdp import FiniteMDP, Gridworld, from_gymnasium, gridworld, load_mdp, paper_gridworld, save_mdp
 from irleed.errors import ConfigError, DataError, DivergedError, IrleedError, SpaceError
 from irleed.export import export
 from irleed.fit.door import fit

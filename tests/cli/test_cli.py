@@ -17,7 +17,7 @@ import pytest
 from irleed.cli import main
 from irleed.cli.parsing import parsed
 from irleed.data import Demonstrations, Episode, load, save
-from irleed.envs.mdp_files import load_mdp
+from irleed.envs.mdp import load_mdp
 from irleed.policies.tabular import TabularPolicy
 
 # As the demo plans: fits of the same size and kind then share one compiled program.
@@ -241,7 +241,17 @@ def experiments(tmp_path_factory):
 def test_an_experiment_writes_results_and_figures(experiments):
     folder, printed = experiments
     results = json.loads((folder / "one" / "results.json").read_text())
-    assert set(results) == {"experiment", "config", "rows", "summary", "paper", "seconds", "device", "checksum"}
+    assert set(results) == {
+        "version",
+        "experiment",
+        "config",
+        "rows",
+        "summary",
+        "paper",
+        "seconds",
+        "device",
+        "checksum",
+    }
     assert results["experiment"] == "gridworld" and results["config"]["settings"] == ["3:3"]
     assert {(row["method"], row.get("estimator")) for row in results["rows"]} == {
         ("demonstrators", None), ("irleed", "map"), ("maxent", "map"), ("irleed", "published"), ("maxent", "published"),
@@ -276,7 +286,8 @@ def test_the_control_experiment_writes_results_beside_the_papers(tmp_path, capsy
             for r in results["rows"]}  # fmt: skip
     assert {m for _, m, _ in rows} == {"demonstrators", *methods} and len(rows) == 2 * (1 + 5 * 2)
     own, best = rows["LL", "irleed", "greedy"], rows["LL", "demonstrators", None]["best"]
-    assert own["ci_low"] <= own["relative"] <= own["ci_high"] and own["seeds"] == 2
+    assert own["relative_low"] <= own["relative"] <= own["relative_high"] and own["seeds"] == 2
+    assert own["ci_low"] <= own["mean"] <= own["ci_high"]
     np.testing.assert_allclose(own["relative"], own["mean"] / best, rtol=1e-6)
     assert results["summary"]["cartpole_diverged_sqil"] == 0 and has_figures(tmp_path / "run", "returns_cartpole")
     # Compared with those that learn in the same way, and with no oracle.

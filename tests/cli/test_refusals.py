@@ -10,7 +10,7 @@ import pytest
 from irleed.algorithms.tabular.visitation import tabulate
 from irleed.cli import main
 from irleed.data import Demonstrations, Episode, load, save
-from irleed.envs.mdp_files import load_mdp
+from irleed.envs.mdp import load_mdp
 
 # Three states in a row, of which the last ends the episode; action 0 stays, action 1 moves on.
 ROW = {

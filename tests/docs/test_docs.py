@@ -7,7 +7,7 @@ import pytest
 
 from irleed.algorithms.tabular.visitation import tabulate
 from irleed.data import load
-from irleed.envs.mdp_files import load_mdp
+from irleed.envs.mdp import load_mdp
 
 ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,10 +11,15 @@ from PIL import Image
 
 from irleed.analysis.recordings import animated, strip
 from irleed.cli import main
-from irleed.envs.gridworld import paper_gridworld
-from irleed.envs.mdp_files import save_mdp
+from irleed.envs.mdp import paper_gridworld, save_mdp
+from irleed.runs.results import read_results
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results"
+KEPT = {
+    "control": "control/cartpole_penalty_5.json",
+    "sweep": "gridworld/known.json",
+    "hopper": "hopper/results.json",
+}
 HOSTILE = (
     "<img src=x onerror=alert(1)>",
     '"><script>alert(2)</script>',
@@ -29,16 +35,16 @@ def call(*arguments: object) -> None:
 
 @pytest.fixture(scope="session")
 def runs(tmp_path_factory, compiled_once):
-    """Folders by name: gridworld and networks (fits), control and sweep (experiments)."""
+    """Folders by name: gridworld and networks (fits), control, sweep and hopper (experiments)."""
     folder = tmp_path_factory.mktemp("runs")
     _gridworld(folder)
     _networks(folder)
-    for name, source in (("control", "control/cartpole_penalty_5.json"), ("sweep", "gridworld/known.json")):
-        found = json.loads((RESULTS / source).read_text())
+    for name, source in KEPT.items():
+        found = read_results(RESULTS / source)
         (folder / name).mkdir()
         # A few settings of a sweep say as much as 121 of them, and are shown alike.
-        (folder / name / "results.json").write_text(json.dumps(found | {"rows": found["rows"][:200]}))
-    return {name: folder / name for name in ("gridworld", "networks", "control", "sweep")}
+        replace(found, rows=found.rows[:200]).write(folder / name)
+    return {name: folder / name for name in ("gridworld", "networks", *KEPT)}
 
 
 def _gridworld(folder: Path) -> None:

@@ -9,7 +9,7 @@ from irleed.report.page import report
 playwright = pytest.importorskip("playwright.sync_api")
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 pytestmark = pytest.mark.skipif(BROWSER is None, reason="no browser is installed")
-PAGES = "gridworld", "networks", "control", "sweep", "all", "hostile"
+PAGES = "gridworld", "networks", "control", "sweep", "hopper", "all", "hostile"
 
 
 @pytest.fixture(scope="module")

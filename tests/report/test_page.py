@@ -17,7 +17,8 @@ from irleed.report.page import page, report
 from irleed.runs.kinds import Estimate, FitRun, Person
 from irleed.runs.reader import read_run
 
-KINDS = (["gridworld"], ["networks"], ["control"], ["sweep"], ["gridworld", "networks", "control", "sweep"])
+SINGLE = "gridworld", "networks", "control", "sweep", "hopper"
+KINDS = (*([name] for name in SINGLE), list(SINGLE))
 
 
 class Tree(HTMLParser):

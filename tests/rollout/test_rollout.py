@@ -1,4 +1,4 @@
-"""Arenas: on the device and on the host, many policies play and many agents learn in the same way."""
+"""Backends: on the device and on the host, many policies play and many agents learn in the same way."""
 
 import jax
 import jax.numpy as jnp
@@ -7,8 +7,8 @@ import pytest
 
 from irleed.algorithms.baselines.sqil import Sqil
 from irleed.data.transitions import Transitions, stack
-from irleed.envs.cartpole import CartPole
 from irleed.envs.host import HostEnv, make_host
+from irleed.envs.jax import CartPole
 from irleed.model.actions import Softmax
 from irleed.policies.actor import Actor
 from irleed.rollout import DeviceBackend, HostBackend, greedy_action, sampled_action

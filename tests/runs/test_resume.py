@@ -19,7 +19,7 @@ from irleed.algorithms.baselines.sqil import Sqil
 from irleed.cli import interrupt, main
 from irleed.data import Demonstrations, Episode, save
 from irleed.data.transitions import Transitions, stack
-from irleed.envs.cartpole import CartPole
+from irleed.envs.jax import CartPole
 from irleed.errors import ConfigError, DataError
 from irleed.fit.networks import fit_networks
 from irleed.rollout import DeviceBackend, HostBackend

@@ -14,7 +14,7 @@ from irleed.algorithms.experts import SacExpert
 from irleed.algorithms.iq import OfflineIrleed, SacIrleed
 from irleed.cli import main
 from irleed.data.transitions import Inputs
-from irleed.envs.cartpole import CartPole
+from irleed.envs.jax import CartPole
 from irleed.envs.step import Bounds
 from irleed.model.actions import Squashing
 from irleed.model.networks import Mlp

@@ -9,8 +9,7 @@ import pytest
 
 from irleed.algorithms.tabular.planning import Averaged, Soft
 from irleed.algorithms.tabular.visitation import Rollout, expected_return, tabulate, tabulate_rollouts
-from irleed.envs.gridworld import gridworld, paper_gridworld
-from irleed.envs.mdp import FiniteMDP
+from irleed.envs.mdp import FiniteMDP, gridworld, paper_gridworld
 from irleed.errors import ConfigError
 from irleed.simulation.mdp import sample_demonstrators, simulate, simulate_rollouts
 

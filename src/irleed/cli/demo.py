@@ -24,9 +24,8 @@ from irleed.algorithms.tabular.planning import Averaged
 from irleed.algorithms.tabular.visitation import expected_return
 from irleed.cli.fit import compared, highest
 from irleed.data import Demonstrations, load, save
-from irleed.envs.cartpole import CartPole
-from irleed.envs.gridworld import Gridworld, paper_gridworld
-from irleed.envs.mdp_files import save_mdp
+from irleed.envs.jax import CartPole
+from irleed.envs.mdp import Gridworld, paper_gridworld, save_mdp
 from irleed.fit.defaults import Ends, Method
 from irleed.fit.door import OFFLINE, MethodName, fit
 from irleed.fit.networks import MEMBERS

@@ -27,8 +27,7 @@ from irleed.algorithms.tabular.irleed import negative_log_likelihood
 from irleed.algorithms.tabular.planning import Soft
 from irleed.data import Demonstrations, Episode
 from irleed.data.transitions import COLUMNS, Inputs, Row, Transitions
-from irleed.envs.gridworld import gridworld
-from irleed.envs.mdp import FiniteMDP
+from irleed.envs.mdp import FiniteMDP, gridworld
 from irleed.fit.door import fit
 
 NEEDED = ("irleed", "jax", "jaxlib", "equinox", "optax", "numpy", "scipy", "gymnasium", "matplotlib", "safetensors")

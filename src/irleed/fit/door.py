@@ -22,11 +22,8 @@ from irleed.analysis import recordings
 from irleed.data import Demonstrations, ReadOptions, load
 from irleed.data.limits import EXPANSION
 from irleed.data.transitions import are_choices
-from irleed.envs.gridworld import Gridworld
-from irleed.envs.mdp import FiniteMDP
-from irleed.envs.mdp_files import load_mdp
+from irleed.envs.mdp import FiniteMDP, Gridworld, from_gymnasium, load_mdp
 from irleed.envs.step import AbstractEnv
-from irleed.envs.toy_text import from_gymnasium
 from irleed.errors import ConfigError, DivergedError
 from irleed.fit.defaults import Algorithm, Ends, Method, network_algorithm, tabular_algorithm
 from irleed.fit.networks import MEMBERS, fit_networks

@@ -1,6 +1,7 @@
 """The data, how to make the run again, and what to cite."""
 
 import json
+from collections.abc import Mapping
 from importlib.metadata import version
 from typing import Any
 
@@ -70,7 +71,7 @@ def reproduce(runs: list[Run], level: int, key: str) -> Safe:
 def command(run: Run) -> str:
     """What to type to make the run again, elsewhere; one line, in which every word is quoted that needs to be."""
     if isinstance(run, ExperimentRun):
-        return shell(["irleed", "experiment", run.experiment, *_flags(run.config), "--out", "AGAIN"])
+        return shell(["irleed", "experiment", run.results.experiment, *_flags(run.config), "--out", "AGAIN"])
     reading = run.config.get("reading")
     settings = run.config | (reading if isinstance(reading, dict) else {})
     if "python" in settings:  # some of what was given to `irleed.fit` was in memory
@@ -90,7 +91,7 @@ def command(run: Run) -> str:
     return shell([*words, "--out", "AGAIN"])
 
 
-def _flags(config: dict[str, Any]) -> list[str]:
+def _flags(config: Mapping[str, Any]) -> list[str]:
     """Settings of an experiment as its command takes them."""
     words = []
     for name, value in config.items():

@@ -103,7 +103,8 @@ def _short(run: Run, level: int, key: str) -> Safe:
     """What to take away, first."""
     title = "In short"
     if isinstance(run, ExperimentRun):
-        return part(level, title, f"{key}-short", listing(experiment.said(run), "short"))
+        said = [*experiment.said(run), *_warned(run.results.warnings)]
+        return part(level, title, f"{key}-short", listing(said, "short"))
     points = [returns.said(run)[0]]
     if expertise.judged(run):
         order = expertise.compared(run)
@@ -114,13 +115,17 @@ def _short(run: Run, level: int, key: str) -> Safe:
         )
     else:
         points.append(expertise.said(run)[0])
-    points += [join([element("strong", "Warning: "), warning]) for warning in run.warnings]
+    points += _warned(run.warnings)
     return part(level, title, f"{key}-short", listing(points, "short"))
+
+
+def _warned(warnings: tuple[str, ...]) -> list[Safe]:
+    return [join([element("strong", "Warning: "), warning]) for warning in warnings]
 
 
 def _subject(run: Run) -> str:
     if isinstance(run, ExperimentRun):
-        return f"The experiment {run.experiment}: {counted(len(run.rows), 'result')}."
+        return f"The experiment {run.results.experiment}: {counted(len(run.results.rows), 'result')}."
     way = f"an ensemble of {counted(run.members, 'member')}" if run.members is not None else "a finite MDP"
     algorithm = run.config.get("algorithm", "an algorithm")
     return f"{counted(len(run.people), 'demonstrator')}, {algorithm}, {way}, learnt from {run.config.get('data')}."

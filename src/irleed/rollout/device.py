@@ -1,4 +1,4 @@
-"""Arenas on the device: an environment in pure JAX, everything one compiled program."""
+"""Backends on the device: an environment in pure JAX, everything one compiled program."""
 
 import functools
 from typing import Any

@@ -1,4 +1,4 @@
-"""Arenas on the host: an environment of Gymnasium's in many lanes, which step together."""
+"""Backends on the host: an environment of Gymnasium's in many lanes, which step together."""
 
 import functools
 from collections.abc import Iterator, Sequence
@@ -14,7 +14,7 @@ from irleed.algorithms.interaction import advance_on_host, begin_on_host, sound
 from irleed.algorithms.training import Losses, Progress, in_parts
 from irleed.data.transitions import Transitions
 from irleed.envs.host import HostEnv, make_host
-from irleed.envs.mujoco import TASKS
+from irleed.envs.host.mujoco import TASKS
 from irleed.envs.step import Transition
 from irleed.rollout.base import AbstractBackend, ActorAct, counted, how_many, in_steps
 from irleed.rollout.evaluation import Played

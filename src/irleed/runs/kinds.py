@@ -1,5 +1,6 @@
 """What run directories say, as values; `irleed.runs.reader` makes them."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ from irleed.data import ReadOptions
 from irleed.policies import Policy, load_policy
 from irleed.runs.directory import POLICY
 from irleed.runs.fields import Fields
+from irleed.runs.results import Results
 
 
 @dataclass(frozen=True)
@@ -129,12 +131,12 @@ class ExperimentRun:
 
     label: str
     folder: str
-    experiment: str
-    config: dict[str, Any]
-    rows: tuple[Fields, ...]
-    summary: dict[str, Any]
-    seconds: float
-    device: str
+    results: Results
+
+    @property
+    def config(self) -> Mapping[str, Any]:
+        """Its settings."""
+        return self.results.config
 
 
 Run = FitRun | ExperimentRun

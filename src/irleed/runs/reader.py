@@ -13,6 +13,7 @@ from irleed.data.limits import EXPANSION
 from irleed.runs.directory import ANSWER, POLICY
 from irleed.runs.fields import Fields, content, read_json, read_lines, refuse
 from irleed.runs.kinds import Departures, Estimate, ExperimentRun, Film, FitRun, Person, Run, Situation
+from irleed.runs.results import RESULTS, read_results
 
 VERSION = 1  # the newest format of every file that is known here
 MOST_BYTES = 600_000  # of a picture of a film
@@ -30,8 +31,8 @@ def read_run(folder: Path, beside: bool = True) -> Run:
             refuse(str(folder), "a file" if folder.exists() else "nothing", "a run directory", MAKE)
     except OSError as error:  # a name that is too long
         refuse(str(folder), error.strerror or str(error), "a run directory", MAKE)
-    if (folder / "results.json").exists():
-        return _experiment(folder, read_json(folder / "results.json"))
+    if (folder / RESULTS).exists():
+        return ExperimentRun(folder.resolve().name, str(folder), read_results(folder / RESULTS))
     if not (folder / "fit.json").exists() and (folder / "run.json").exists():
         remedy = "finish it: the same command with --resume goes on"
         refuse(str(folder), "a run that has not finished: no fit.json in it", "a whole run directory", remedy)
@@ -91,37 +92,6 @@ def check_files(folder: Path, described: Fields) -> None:
         if found != expected:
             got = f"another file than was written (SHA-256 {found[:8]}...)"
             refuse(str(path), got, f"SHA-256 {expected[:8]}..., as {described.where} says", WRITE_AGAIN)
-
-
-def _experiment(folder: Path, found: Fields) -> ExperimentRun:
-    found.version(VERSION)
-    rows = found.inners("rows")
-    for row in rows:
-        _check_row(row)
-    if not rows:
-        refuse(f"{found.where}, rows", "none", "one or more")
-    return ExperimentRun(
-        label=folder.resolve().name,
-        folder=str(folder),
-        experiment=found.text("experiment"),
-        config=found.inner("config").plain(),
-        rows=tuple(rows),
-        summary=found.inner("summary").plain(),
-        seconds=found.number("seconds"),
-        device=found.text("device") if "device" in found else "",
-    )
-
-
-def _check_row(row: Fields) -> None:
-    """A result of an experiment: where, by what, how much."""
-    row.inner("setting")
-    row.number("mean")
-    if row.text("method") != "demonstrators":
-        row.text("evaluation")
-        row.whole("seeds")
-        low, high = row.number("ci_low"), row.number("ci_high")
-        if low > high:
-            refuse(row.where, f"an interval from {low} to {high}", "its low end first")
 
 
 def _fit(folder: Path, found: Fields) -> FitRun:

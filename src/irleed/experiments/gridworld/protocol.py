@@ -1,8 +1,7 @@
-"""The paper's first experiment: five demonstrators of uneven quality in a gridworld (Figures 2 and 3).
+"""The gridworld experiment: every setting (largest precision, accuracy) and seed is one lane of a batched program.
 
-Every setting (largest precision, accuracy) and seed is one lane of a batched program: draw demonstrators, let them
-play, fit maximum-entropy IRL and IRLEED to the same episodes, and compute the returns of what was learnt exactly. This
-file reads top to bottom: configuration, one lane, the sweep. What the sweep amounts to is in `gridworld_results`.
+A lane draws demonstrators, lets them play, fits maximum-entropy IRL and IRLEED to the same episodes, and computes the
+returns of what was learnt exactly. This file reads top to bottom: one lane, then the sweep.
 """
 
 import functools
@@ -10,9 +9,7 @@ import itertools
 import operator
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Literal
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -26,60 +23,16 @@ from irleed.algorithms.tabular.paper_protocol import Planned, Published
 from irleed.algorithms.tabular.planning import AbstractPlanner, Averaged, Soft, optimal_q_values
 from irleed.algorithms.tabular.visitation import Statistics, expected_return, tabulate_rollouts
 from irleed.algorithms.training import run_stream, run_to_end
-from irleed.envs.gridworld import Gridworld, paper_gridworld
-from irleed.errors import ConfigError
+from irleed.envs.mdp import Gridworld
+from irleed.experiments.gridworld.config import DEMONSTRATORS, EPISODES, HORIZON, GridworldConfig, check
 from irleed.fit.tabular import SHARPNESS
 from irleed.model.demonstrators import gauge
 from irleed.model.expertise import INTERVAL
 from irleed.policies.tabular import boltzmann_probabilities
 from irleed.simulation.mdp import sample_demonstrators, simulate_rollouts
 
-MAX_PRECISION = (0.4, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5.0)
-ACCURACY = (2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5.0, 5.5, 6.0, 10.0, float("inf"))
-DEMONSTRATORS, EPISODES, HORIZON = 5, 40, 100
-QUICK = ((1.0, 2.0), (1.0, 4.0), (3.0, 2.0), (3.0, 4.0), (5.0, 2.0), (5.0, 4.0))
-
 # Lanes at a time, by platform and by how many demonstrators a lane has: enough to be busy, few enough for the memory.
 LANES = {("cpu", "known"): 121, ("cpu", "episode"): 4, ("gpu", "known"): 1210, ("gpu", "episode"): 121}
-
-
-@dataclass(frozen=True)
-class GridworldConfig:
-    """The gridworld experiment: 121 settings of precision and accuracy, IRLEED beside maximum-entropy IRL."""
-
-    out: Path
-    """Folder for results.json and the figures."""
-    estimator: Literal["map", "published", "both"] = "both"
-    """The converged estimate, the paper's protocol step by step, or both on the same data."""
-    seeds: int = 100
-    """Data sets for each setting."""
-    settings: tuple[str, ...] = ()
-    """A few settings as precision:accuracy, such as 3:2.5 or 5:inf; all 121 if none is given."""
-    planner: Literal["averaged", "soft"] = "averaged"
-    """How demonstrators plan: as the released program has it, or by the paper's equations."""
-    size: int = 7
-    """Rows and columns of the grid."""
-    slip: float = 0.0
-    """Probability of moving at right angles to where one wanted to go."""
-    demonstrator: Literal["known", "episode"] = "known"
-    """Whether it is known who demonstrated, or every episode counts as a demonstrator of its own."""
-    seed: int = 0
-    """Where the random numbers start."""
-    lanes: int | None = None
-    """Lanes computed at a time; by default what suits the platform."""
-    quick: bool = False
-    """Six settings and ten seeds of the converged estimate, for a first look."""
-
-    def cells(self) -> list[tuple[float, float]]:
-        """The settings to run."""
-        if self.settings:
-            return [_cell(text) for text in self.settings]
-        return list(QUICK) if self.quick else [(p, a) for p in MAX_PRECISION for a in ACCURACY]
-
-    @property
-    def runs(self) -> int:
-        """Data sets for each setting, as they will be."""
-        return 10 if self.quick else self.seeds
 
 
 class Learnt(eqx.Module):
@@ -114,6 +67,13 @@ class Lane(eqx.Module):
     perceived: Float[Array, "D F"] | None  # what each demonstrator seems to pursue: only where identities are unknown
     steps: Int[Array, ""]
     converged: Bool[Array, ""]
+
+
+class Outcome(NamedTuple):
+    """What came of all lanes; arrays have leading axes settings, seeds."""
+
+    lanes: Lane
+    seconds: float
 
 
 def play(key: Key, max_precision: Array, accuracy: Array, world: Gridworld, config: GridworldConfig) -> DataSet:
@@ -187,19 +147,9 @@ def _planner(config: GridworldConfig) -> AbstractPlanner:
     return Averaged() if config.planner == "averaged" else Soft()
 
 
-def check(config: GridworldConfig) -> Gridworld:
-    """The world to run in; refuses settings that cannot be run, before any work or any file depends on them."""
-    config.cells()
-    lanes = 1 if config.lanes is None else config.lanes
-    for name, value, least in (("--seeds", config.runs, 1), ("--size", config.size, 2), ("--lanes", lanes, 1)):
-        if value < least:
-            raise ConfigError(name, got=value, expected=f"{least} or more", remedy="choose a larger number")
-    return paper_gridworld(config.size, config.slip)
-
-
 @in_double_precision
-def sweep(config: GridworldConfig, progress: Callable[[int, int], None]) -> tuple[Lane, float]:
-    """Run every lane, so many at a time; arrays have leading axes settings, seeds. Returns the seconds it took, too."""
+def sweep(config: GridworldConfig, progress: Callable[[int, int], None]) -> Outcome:
+    """Run every lane, so many at a time."""
     world = check(config)
     cells, seeds = config.cells(), config.runs
     jobs = [(cell, seed) for cell in cells for seed in range(seeds)]
@@ -236,7 +186,7 @@ def sweep(config: GridworldConfig, progress: Callable[[int, int], None]) -> tupl
         progress(len(done), len(jobs))
     every = [done[number] for number in range(len(jobs))]
     lanes = jax.tree.map(lambda *leaves: np.stack(leaves).reshape(len(cells), seeds, *leaves[0].shape), *every)
-    return lanes, time.perf_counter() - began
+    return Outcome(lanes, time.perf_counter() - began)
 
 
 def _batched(function: Callable) -> Callable:
@@ -262,13 +212,3 @@ def _keys(seed: int, jobs: list[tuple[tuple[float, float], int]]) -> jax.Array:
     tags, runs = np.asarray([(tag(cell), run) for cell, run in jobs], np.uint32).T
     first = jax.random.key(seed)
     return jax.vmap(lambda tag, run: jax.random.fold_in(jax.random.fold_in(first, tag), run))(tags, runs)
-
-
-def _cell(text: str) -> tuple[float, float]:
-    try:
-        precision, accuracy = (float(part) for part in text.split(":"))
-        if precision > 0 and accuracy > 0 and np.isfinite(precision):
-            return precision, accuracy
-    except ValueError:
-        pass
-    raise ConfigError("--settings", got=repr(text), expected="precision:accuracy", remedy="write, say, 3:2.5 or 5:inf")

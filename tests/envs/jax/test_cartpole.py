@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from irleed.envs.cartpole import CartPole, CartPoleState
+from irleed.envs.jax import CartPole, CartPoleState
 
 
 def played(seed: int, skill: float, episodes: int) -> list[dict[str, np.ndarray]]:

@@ -1,36 +1,43 @@
-"""The paper's second experiment: CartPole and LunarLander with three demonstrators of uneven quality (Table 1).
+"""Settings of the control experiment, and the methods that it compares."""
 
-For each of four settings, low or high precision and low or high accuracy, and each seed: three demonstrators drawn from
-a trained critic play some episodes; every method learns from the same transitions; the last policy of each plays. All
-seeds and settings of a method are one batched program. What was shown and what a method found is written at once, so
-that a run that was stopped goes on. The tasks are in `control_data`, the methods in `control_methods`, what one of them
-does in `control_lanes`, what a run amounts to in `control_results`.
-"""
-
-import contextlib
 import dataclasses
 import os
-import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
 
 import equinox as eqx
-import jax
-import numpy as np
 
-from irleed._typing import Array, Float, Key
 from irleed.algorithms.agent import AbstractAgent
 from irleed.algorithms.base import AbstractOffline
+from irleed.algorithms.baselines import BehaviourCloning, Ileed, Sqil
+from irleed.algorithms.iq import IQ_LEARN, OfflineIrleed, OnlineIrleed
 from irleed.errors import ConfigError
-from irleed.experiments.control_data import TASKS, DataSets, Setting, Task, make_data
-from irleed.experiments.control_methods import METHODS, ORACLES, Lanes, MethodName, learn
-from irleed.rollout import AbstractBackend, make_backend
-from irleed.runs.checkpoint import Checkpointer
-from irleed.runs.directory import keep, kept
+from irleed.experiments.control.data import TASKS, Setting, Task
 
 TaskName = Literal["cartpole", "lunarlander"]
+MethodName = Literal[
+    "irleed", "iq", "irleed_failure", "iq_failure", "ileed", "bc", "bc_best",
+    "irleed_online", "iq_online", "irleed_failure_online", "iq_failure_online", "sqil",
+    "irleed_paper", "iq_paper",
+]  # fmt: skip
+METHODS: dict[str, AbstractOffline | AbstractAgent] = {
+    "irleed": OfflineIrleed(),
+    "iq": OfflineIrleed.iq(),
+    "irleed_failure": OfflineIrleed.failure(),
+    "iq_failure": OfflineIrleed.failure(**IQ_LEARN),
+    "ileed": Ileed(),
+    "bc": BehaviourCloning(),
+    "bc_best": BehaviourCloning(),
+    "irleed_online": OnlineIrleed(),
+    "iq_online": OnlineIrleed.iq(),
+    "irleed_failure_online": OnlineIrleed.failure(),
+    "iq_failure_online": OnlineIrleed.failure(**IQ_LEARN),
+    "sqil": Sqil(),
+    "irleed_paper": OfflineIrleed.paper(),
+    "iq_paper": OfflineIrleed.paper(**IQ_LEARN),
+}
+ORACLES = ("bc_best",)  # learn from the best third of the episodes by their true returns, which nobody else sees
 
 
 @dataclass(frozen=True)
@@ -115,16 +122,6 @@ def _plain(method: eqx.Module) -> dict[str, str]:
     return flat
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """What came of one task."""
-
-    task: Task
-    returns: Float[np.ndarray, "S N D"]  # the demonstrators' true ones
-    lanes: dict[str, Lanes]
-    seconds: dict[str, float]  # by method, and `data`
-
-
 def check(config: ControlConfig) -> None:
     """Refuse settings that cannot be run, before any work or any file depends on them."""
     for name in ("seeds", "steps", "members", "online_steps", "demonstrations", "every", "episodes", "workers"):
@@ -139,45 +136,3 @@ def check(config: ControlConfig) -> None:
     for name in ("tasks", "settings", "methods"):
         if not getattr(config, name):
             raise ConfigError(f"--{name}", got="none", expected="at least one", remedy="name some")
-
-
-def sweep(config: ControlConfig, progress: Callable[[int, int], None]) -> list[Outcome]:
-    """Every task and method; what an earlier run with the same settings has left in the folder is taken from there."""
-    check(config)
-    names = tuple(dict.fromkeys(config.methods))
-    parts = len(config.chosen_tasks) * len(names)
-    outcomes: list[Outcome] = []
-    for task in config.chosen_tasks:
-        data_key, learn_key = jax.random.split(jax.random.key(config.seed))
-        with contextlib.closing(make_backend(task.env_id, config.workers)) as backend:
-            what, whence = (config.chosen(task), config.runs, config.every), config.out / "parts"
-            data, seconds = make_data(data_key, task, backend, *what, whence, config.demonstrators(task))
-            outcome = Outcome(task, _by_setting(config, task, data.returns), {}, {"data": seconds})
-            for name in names:
-                outcome.lanes[name], outcome.seconds[name] = _part(config, learn_key, task, backend, name, data)
-                progress(len(outcomes) * len(names) + len(outcome.lanes), parts)
-        outcomes.append(outcome)
-    return outcomes
-
-
-def _part(
-    config: ControlConfig, key: Key, task: Task, backend: AbstractBackend, name: str, data: DataSets
-) -> tuple[Lanes, float]:
-    """One method on one task, from the folder or anew; and the seconds it took."""
-    file, fingerprint = config.out / "parts" / f"{task.name}-{name}.npz", config.fingerprint(task, name)
-    arrays = kept(file, fingerprint)
-    if arrays is None:
-        began, own = time.perf_counter(), data.best if name in ORACLES else data.transitions
-        with Checkpointer(file.with_suffix(""), repr(sorted(fingerprint.items()))) as checkpointer:
-            # The same key for every method: what starts alike, starts alike.
-            how = config.method(name), own, config.episodes, checkpointer, config.members_of(name)
-            found = vars(learn(key, backend, *how))
-            arrays = {**found, "seconds": np.asarray(checkpointer.earlier + time.perf_counter() - began)}
-            keep(file, fingerprint, arrays)
-            checkpointer.clear()
-    lanes = Lanes(**{field: _by_setting(config, task, arrays[field]) for field in Lanes.__dataclass_fields__})
-    return lanes, float(arrays["seconds"])
-
-
-def _by_setting(config: ControlConfig, task: Task, values: Array) -> np.ndarray:
-    return np.asarray(values).reshape(len(config.chosen(task)), config.runs, *values.shape[1:])

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from irleed._typing import Array, Bool, Float, Int, Key
-from irleed.envs import mdp_validation as checks
+from irleed.envs.mdp import validation as checks
 from irleed.errors import DataError
 
 # Up to this many slots the sum over slots is written out, which XLA turns into one fast loop; beyond, it is scanned.

@@ -18,7 +18,7 @@ import jax
 import numpy as np
 
 from irleed._typing import Bool
-from irleed.envs.engines import gymnasium_lanes, observation_dtype, one_line, rest
+from irleed.envs.host.engines import gymnasium_lanes, observation_dtype, one_line, rest
 from irleed.errors import ConfigError, IrleedError
 
 STEP, RESET, DONE = b"step", b"reset", b""  # an answer that is not DONE says what went wrong
@@ -77,7 +77,7 @@ class WorkerPool:
         return lanes.obs, lanes.reward, lanes.terminated, lanes.truncated, {"final_obs": lanes.final_obs}
 
     def rest(self, resting: Bool[np.ndarray, " L"]) -> None:
-        """Lanes whose steps may be spared until they are reset; see `irleed.envs.engines.rest`."""
+        """Lanes whose steps may be spared until they are reset; see `irleed.envs.host.engines.rest`."""
         self._open_lanes().resting[:] = resting
 
     def close(self) -> None:

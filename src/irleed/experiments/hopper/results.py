@@ -1,35 +1,20 @@
 """What the Hopper experiment amounts to: rows, a summary beside the paper's Figure 4, a table and a picture."""
 
-import dataclasses
-from pathlib import Path
-
-import jax
 import numpy as np
 from matplotlib.figure import Figure
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from irleed._io.files import write_signed
 from irleed._typing import Array, Float
 from irleed.experiments import paper
-from irleed.experiments.hopper import LAST, POLICIES, HopperConfig, Outcome
+from irleed.experiments.hopper.config import LAST, METHODS, HopperConfig
+from irleed.experiments.hopper.data import POLICIES
+from irleed.experiments.hopper.protocol import Outcome
+from irleed.experiments.statistics import difference, interval
 from irleed.report import figures
-from irleed.report import figures as style
 from irleed.report.curves import learning_curves
+from irleed.runs.results import DEMONSTRATED, Results, Row, method_name
 
-RESAMPLES = 10_000
-NAMES = {
-    "irleed_online": "IRLEED online",
-    "iq_online": "IQ-Learn online",
-    "irleed": "IRLEED offline",
-    "iq": "IQ-Learn offline",
-    "ileed": "ILEED offline",
-    "bc": "cloning",
-    "irleed_failure_online": "IRLEED online, failure",
-    "iq_failure_online": "IQ-Learn online, failure",
-    "irleed_paper": "IRLEED as published",
-    "iq_paper": "IQ-Learn as published",
-}
 RIVALS = (
     ("irleed_online", "iq_online"),
     ("irleed_failure_online", "iq_failure_online"),
@@ -40,22 +25,13 @@ RIVALS = (
 PUBLISHED = {"irleed_online": "IRLEED", "iq_online": "IQ"}  # the paper's curves
 
 
-def write(config: HopperConfig, outcome: Outcome) -> dict[str, object]:
+def write(config: HopperConfig, outcome: Outcome) -> Results:
     """Write results.json and the figure; returns the results."""
-    results: dict[str, object] = {
-        "experiment": "hopper",
-        "config": {key: str(v) if isinstance(v, Path) else v for key, v in dataclasses.asdict(config).items()},
-        "rows": _rows(config, outcome),
-        "summary": _summary(config, outcome),
-        "curves": _curves(config, outcome),
-        "paper": _published(),
-        "seconds": round(sum(outcome.seconds.values()), 1),
-        "seconds_by_part": {name: round(value, 1) for name, value in outcome.seconds.items()},
-        "device": jax.devices()[0].device_kind,
-    }
+    described = {"summary": _summary(config, outcome), "curves": _curves(config, outcome), "paper": _published()}
+    results = Results.of("hopper", config, _rows(config, outcome), outcome.seconds, **described)
     if any(lanes.returns.shape[-1] > 1 for lanes in outcome.lanes.values()):
-        style.save(_figure(config, outcome), config.out / "curves")
-    write_signed(config.out / "results.json", results)  # last: where it is, all is
+        figures.save(_figure(config, outcome), config.out / "curves")
+    results.write(config.out)
     return results
 
 
@@ -64,22 +40,15 @@ def last(returns: Float[Array, "S N E"]) -> Float[np.ndarray, "S N"]:
     return np.asarray(returns, float)[..., -LAST:].mean(-1)
 
 
-def interval(values: Float[np.ndarray, " N"]) -> tuple[float, float]:
-    """95 % of the means of bootstrap resamples."""
-    drawn = np.random.default_rng(0).integers(0, len(values), (RESAMPLES, len(values)))
-    low, high = np.quantile(values[drawn].mean(1), [0.025, 0.975])
-    return float(low), float(high)
-
-
-def _rows(config: HopperConfig, outcome: Outcome) -> list[dict]:
-    rows: list[dict] = []
-    for number, name in enumerate(POLICIES):
-        rows.append({"setting": {"source": name}, "method": "demonstrator", "mean": float(outcome.returns[number])})
+def _rows(config: HopperConfig, outcome: Outcome) -> list[Row]:
+    rows = [
+        Row({"source": name}, DEMONSTRATED, float(mean)) for name, mean in zip(POLICIES, outcome.returns, strict=True)
+    ]
     for name, lanes in outcome.lanes.items():
         for source, values in zip(config.chosen, last(lanes.returns), strict=True):
-            low, high = interval(values)
-            spread = {"mean": float(values.mean()), "std": float(values.std()), "ci_low": low, "ci_high": high}
-            rows.append({"setting": {"source": source}, "method": name, **spread, "seeds": len(values)})
+            (low, high), place = interval(values), {"source": source}
+            spread = {"std": float(values.std()), "ci_low": low, "ci_high": high, "seeds": len(values)}
+            rows.append(Row(place, name, float(values.mean()), evaluation="greedy", **spread))
     return rows
 
 
@@ -94,9 +63,7 @@ def _summary(config: HopperConfig, outcome: Outcome) -> dict[str, object]:
     found = {name: last(lanes.returns) for name, lanes in outcome.lanes.items()}
     for ours, theirs in RIVALS:
         if ours in found and theirs in found:
-            difference = found[ours][place] - found[theirs][place]
-            low, high = interval(difference)
-            summary[f"{ours}_minus_{theirs}_ABC"] = [low, float(difference.mean()), high]
+            summary[f"{ours}_minus_{theirs}_ABC"] = difference(found[ours][place], found[theirs][place])
     for name in dict.fromkeys(ours for ours, _ in RIVALS):
         if name in found:
             log_precision = np.asarray(outcome.lanes[name].log_precision[place])
@@ -135,23 +102,22 @@ def _published() -> dict[str, dict[str, float]]:
     }
 
 
-def table(results: dict) -> Table:
+def tables(results: Results) -> Table:
     """Returns of every method from every source, beside the paper's."""
-    rows, published = results["rows"], results["paper"]
-    sources = list(dict.fromkeys(row["setting"]["source"] for row in rows if row["method"] != "demonstrator"))
+    sources = list(dict.fromkeys(row.setting["source"] for row in results.rows if row.learnt))
     note = f"mean return over the last {LAST} evaluations, 95 % interval; the paper's in brackets"
     shown = Table(title="Hopper", caption=note, box=SIMPLE_HEAD, pad_edge=False)
-    for heading in ("", *sources):
+    for heading in ("", *map(str, sources)):
         shown.add_column(heading, justify="right" if heading else "left", no_wrap=bool(heading))
-    people = {row["setting"]["source"]: f"{row['mean']:.0f}" for row in rows if row["method"] == "demonstrator"}
+    people = {row.setting["source"]: f"{row.mean:.0f}" for row in results.rows if not row.learnt}
     shown.add_row("demonstrator", *(people.get(source, "") for source in sources), end_section=True)
-    for method in [name for name in NAMES if any(row["method"] == name for row in rows)]:
+    for method in [name for name in METHODS if any(row.method == name for row in results.rows)]:
         cells = []
-        for row in [row for row in rows if row["method"] == method]:
-            beside = published.get(method, {}).get(row["setting"]["source"])
+        for row in [row for row in results.rows if row.method == method]:
+            beside = results.paper.get(method, {}).get(row.setting["source"])
             known = "" if beside is None else f" ({beside:.0f})"
-            cells.append(f"{row['mean']:.0f}{known}\n\\[{row['ci_low']:.0f}, {row['ci_high']:.0f}]")
-        shown.add_row(NAMES[method], *cells)
+            cells.append(f"{row.mean:.0f}{known}\n\\[{row.ci_low:.0f}, {row.ci_high:.0f}]")
+        shown.add_row(method_name(method), *cells)
     return shown
 
 
@@ -159,6 +125,7 @@ def _figure(config: HopperConfig, outcome: Outcome) -> Figure:
     """Return against steps, a panel for each source, the paper's curves dotted."""
     steps = config.between * (1 + np.arange(max(lanes.returns.shape[-1] for lanes in outcome.lanes.values())))
     published = paper.published("hopper_curves")
+    known = np.array([float(row["step"]) for row in published])
     panels: dict[str, dict[str, figures.Curve]] = {}
     dotted: dict[str, dict[str, tuple[np.ndarray, np.ndarray]]] = {}
     for place, source in enumerate(config.chosen):
@@ -168,8 +135,8 @@ def _figure(config: HopperConfig, outcome: Outcome) -> Figure:
                 continue
             values = np.asarray(lanes.returns[place], float)
             ends = np.array([interval(column) for column in values.T])
-            panels[source][NAMES[name]] = figures.Curve(values.mean(0), ends[:, 0], ends[:, 1])
+            panels[source][method_name(name)] = figures.Curve(values.mean(0), ends[:, 0], ends[:, 1])
             if name in PUBLISHED:
                 column = [float(row[f"{source}_{PUBLISHED[name]}"]) for row in published]
-                dotted[source][NAMES[name]] = np.array([float(row["step"]) for row in published]), np.array(column)
+                dotted[source][method_name(name)] = known, np.array(column)
     return learning_curves(steps.astype(float), panels, dotted)

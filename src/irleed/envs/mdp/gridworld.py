@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 import equinox as eqx
 import numpy as np
 
-from irleed.envs.mdp import FiniteMDP
+from irleed.envs.mdp.model import FiniteMDP
 from irleed.errors import ConfigError
 
 MOVES = ((0, 1), (0, -1), (1, 0), (-1, 0))  # (row, column): right, left, down, up

@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 
 from irleed._typing import Array, Bool, Shaped
-from irleed.envs.engines import ale_lanes, envpool_lanes, gymnasium_lanes, observation_dtype, rest
-from irleed.envs.mujoco import mujoco_lanes
+from irleed.envs.host.engines import ale_lanes, envpool_lanes, gymnasium_lanes, observation_dtype, rest
+from irleed.envs.host.mujoco import mujoco_lanes
+from irleed.envs.host.workers import WorkerPool
 from irleed.envs.step import Bounds, Transition
-from irleed.envs.workers import WorkerPool
 from irleed.errors import ConfigError, SpaceError
 
 ROUNDING = 1e-6  # how far beyond a bound an action may be, relative to it, to be taken for the bound

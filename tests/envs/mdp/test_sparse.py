@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import irleed.envs.mdp
+import irleed.envs.mdp.model
 from irleed.envs.mdp import SparseMatrix
 
 
@@ -58,7 +58,7 @@ def test_full_rows_spill_instead_of_widening_all():
 
 @pytest.mark.parametrize("unrolled", [0, 16])
 def test_scanned_and_unrolled_sums_agree(monkeypatch, unrolled):
-    monkeypatch.setattr(irleed.envs.mdp, "UNROLLED_SLOTS", unrolled)
+    monkeypatch.setattr(irleed.envs.mdp.model, "UNROLLED_SLOTS", unrolled)
     matrix = random_matrix(1, rows=8, columns=9, density=0.9, full_rows=0)
     vector = np.linspace(-1, 1, 9)
     product = jax.jit(lambda matrix, vector: matrix.product(vector))(sparse(matrix), vector)

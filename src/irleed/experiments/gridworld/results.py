@@ -1,45 +1,36 @@
 """What a gridworld sweep amounts to: rows, a summary beside the paper's figures, tables and pictures."""
 
-import dataclasses
-from pathlib import Path
+from collections.abc import Mapping
+from typing import Any
 
-import jax
 import numpy as np
 from rich.console import Group
 from rich.table import Table
 from scipy.cluster.vq import kmeans2
-from scipy.stats import rankdata
 
-from irleed._io.files import write_signed
 from irleed._typing import Array, Float, Int
-from irleed.envs.gridworld import paper_gridworld
+from irleed.envs.mdp import paper_gridworld
 from irleed.experiments import paper
-from irleed.experiments.gridworld import ACCURACY, DEMONSTRATORS, EPISODES, MAX_PRECISION, GridworldConfig, Lane
+from irleed.experiments.gridworld.config import ACCURACY, DEMONSTRATORS, EPISODES, MAX_PRECISION, GridworldConfig
+from irleed.experiments.gridworld.protocol import Lane, Outcome
+from irleed.experiments.statistics import adjusted_rand_index, mean_and_interval, rank_correlation
 from irleed.report import figures
-from irleed.report import figures as style
+from irleed.runs.results import DEMONSTRATED, Results, Row
 
 NAMES = {"maxent": "IRL", "irleed": "IRLEED"}
 # The level of precision whose curves are drawn, as in the paper, and the setting whose rewards are.
 CURVE_LEVEL, MAP_SETTING = 3.0, (3.0, 3.0)
 
 
-def write(config: GridworldConfig, lanes: Lane, seconds: float) -> dict[str, object]:
+def write(config: GridworldConfig, outcome: Outcome) -> Results:
     """Write results.json and the figures; returns the results."""
-    cells = config.cells()
-    rows = _rows(cells, lanes)
-    results = {
-        "experiment": "gridworld",
-        "config": {key: str(v) if isinstance(v, Path) else v for key, v in dataclasses.asdict(config).items()},
-        "rows": rows,
-        "summary": summarise(config, lanes),
-        "paper": _paper_summary(),
-        "seconds": round(seconds, 1),
-        "device": jax.devices()[0].device_kind,
-    }
+    lanes, cells = outcome.lanes, config.cells()
+    described = {"summary": summarise(config, lanes), "paper": _paper_summary()}
+    results = Results.of("gridworld", config, _rows(cells, lanes), {"sweep": outcome.seconds}, **described)
     _draw_maps(config, lanes)
     for estimator in _estimators(lanes):
         _draw_improvement(config, lanes, estimator)
-    write_signed(config.out / "results.json", results)  # last: where it is, all is
+    results.write(config.out)
     return results
 
 
@@ -78,12 +69,12 @@ def summarise(config: GridworldConfig, lanes: Lane) -> dict[str, object]:
     return summary
 
 
-def tables(results: dict) -> Group:
+def tables(results: Results) -> Group:
     """The summary for the terminal, beside the paper's figures, and one row for each level of precision."""
     overview = Table(title="Gridworld: mean return over settings")
     for heading in ("estimator", "IRL", "IRLEED", "improvement", "IRL policy", "IRLEED policy", "demonstrators"):
         overview.add_column(heading, justify="left" if heading == "estimator" else "right")
-    summary, known = results["summary"], results["paper"]
+    summary, known = results.summary, results.paper
     overview.add_row(
         "the paper", f"{known['irl']:.3f}", f"{known['irleed']:.3f}", f"{known['relative_improvement']:.1%}", "", "",
         f"{known['demonstrators']:.3f}",
@@ -100,24 +91,23 @@ def tables(results: dict) -> Group:
     return Group(overview, _by_level(results), _judgement(summary))
 
 
-def _by_level(results: dict) -> Table:
-    methods = sorted({(row["method"], row["estimator"]) for row in results["rows"] if row["method"] in NAMES})
+def _by_level(results: Results) -> Table:
+    greedy = [row for row in results.rows if row.evaluation == "greedy"]
+    methods = sorted({(row.method, str(row.estimator)) for row in greedy})
     table = Table(title="Mean return by largest precision (greedy, as the paper evaluates)")
     for heading in ("largest precision", *(f"{NAMES[m]} {e}" for m, e in methods), "paper IRL", "paper IRLEED"):
         table.add_column(heading, justify="right")
     known = paper.gridworld()
-    for level in sorted({row["setting"]["max_precision"] for row in results["rows"]}):
-        values = [
-            np.mean([r["mean"] for r in results["rows"] if r["setting"]["max_precision"] == level and _is(r, m, e)])
-            for m, e in methods
-        ]
+    for level in sorted({float(row.setting["max_precision"]) for row in greedy}):
+        own = [row for row in greedy if row.setting["max_precision"] == level]
+        values = [np.mean([row.mean for row in own if (row.method, row.estimator) == each]) for each in methods]
         at = np.flatnonzero(np.isclose(known.max_precision, level))
         beside = [f"{known.irl[at[0]].mean():.3f}", f"{known.irleed[at[0]].mean():.3f}"] if len(at) else ["", ""]
         table.add_row(f"{level:g}", *(f"{value:.3f}" for value in values), *beside)
     return table
 
 
-def _judgement(summary: dict) -> Table:
+def _judgement(summary: Mapping[str, Any]) -> Table:
     table = Table(title="How well the demonstrators were judged")
     table.add_column("what")
     table.add_column("value", justify="right")
@@ -129,28 +119,17 @@ def _judgement(summary: dict) -> Table:
     return table
 
 
-def _is(row: dict, method: str, estimator: str) -> bool:
-    return row["method"] == method and row["estimator"] == estimator and row["evaluation"] == "greedy"
-
-
-def _rows(cells: list[tuple[float, float]], lanes: Lane) -> list[dict[str, object]]:
+def _rows(cells: list[tuple[float, float]], lanes: Lane) -> list[Row]:
     rows = []
     for i, (precision, accuracy) in enumerate(cells):
         setting = {"max_precision": precision, "accuracy": accuracy if np.isfinite(accuracy) else "inf"}
-        rows.append({"setting": setting, "method": "demonstrators", **_spread(lanes.demonstrators[i])})
+        rows.append(Row(setting, DEMONSTRATED, **mean_and_interval(lanes.demonstrators[i])))
         for name, learnt in lanes.learnt.items():
             method, estimator = name.split("_")
             for evaluation in ("greedy", "policy"):
-                head = {"setting": setting, "method": method, "estimator": estimator, "evaluation": evaluation}
-                rows.append({**head, **_spread(getattr(learnt, evaluation)[i])})
+                spread = mean_and_interval(getattr(learnt, evaluation)[i])
+                rows.append(Row(setting, method, estimator=estimator, evaluation=evaluation, **spread))
     return rows
-
-
-def _spread(values: Float[Array, " N"]) -> dict[str, float | int]:
-    """Mean, standard deviation and a 95 % interval of the mean over seeds."""
-    mean, deviation = float(values.mean()), float(values.std(ddof=1)) if len(values) > 1 else 0.0
-    margin = 1.96 * deviation / np.sqrt(len(values))
-    return {"mean": mean, "std": deviation, "ci_low": mean - margin, "ci_high": mean + margin, "seeds": len(values)}
 
 
 def _paper_summary() -> dict[str, float]:
@@ -175,27 +154,9 @@ def _correlation(a: Float[Array, " N"], b: Float[Array, " N"]) -> float:
     return float(np.corrcoef(a, b)[0, 1])
 
 
-def rank_correlation(a: Float[Array, "*N D"], b: Float[Array, "*N D"]) -> Float[Array, "*N"]:
-    """Spearman's correlation along the last axis."""
-    a, b = (rankdata(x, axis=-1) for x in (a, b))
-    a, b = (x - x.mean(-1, keepdims=True) for x in (a, b))
-    return (a * b).sum(-1) / np.sqrt((a**2).sum(-1) * (b**2).sum(-1))
-
-
 def _clusters(perceived: Float[Array, "D F"]) -> Int[Array, " D"]:
     """Group episodes by what they seem to pursue, into as many groups as there were demonstrators."""
     return kmeans2(perceived, DEMONSTRATORS, iter=50, minit="++", seed=0)[1]  # pyright: ignore[reportCallIssue]
-
-
-def adjusted_rand_index(truth: Int[Array, " D"], found: Int[Array, " D"]) -> float:
-    """Agreement of two groupings: 1 if equal, 0 on average if found at random."""
-    table = np.zeros((truth.max() + 1, found.max() + 1))
-    np.add.at(table, (truth, found), 1)
-    pairs = [float((x * (x - 1) / 2).sum()) for x in (table, table.sum(1), table.sum(0))]
-    together, by_truth, by_found = pairs
-    chance = by_truth * by_found / (len(truth) * (len(truth) - 1) / 2)
-    most = (by_truth + by_found) / 2
-    return (together - chance) / (most - chance) if most > chance else 1.0
 
 
 def _draw_maps(config: GridworldConfig, lanes: Lane) -> None:
@@ -208,7 +169,7 @@ def _draw_maps(config: GridworldConfig, lanes: Lane) -> None:
         "demonstrations": lanes.visits[cell, 0],
         **{NAMES[m]: lanes.learnt[f"{m}_{estimator}"].weights[cell, 0] for m in ("irleed", "maxent")},
     }
-    style.save(figures.gridworld_maps(config.size, config.size, maps), config.out / "figure2")
+    figures.save(figures.gridworld_maps(config.size, config.size, maps), config.out / "figure2")
 
 
 def _draw_improvement(config: GridworldConfig, lanes: Lane, estimator: str) -> None:
@@ -228,7 +189,7 @@ def _draw_improvement(config: GridworldConfig, lanes: Lane, estimator: str) -> N
     curves = {}
     for kind, label in (("greedy", ""), ("policy", ", policy for users")):
         for method in ("irleed", "maxent") if kind == "greedy" else ("irleed",):
-            spreads = [_spread(x) for x in getattr(lanes.learnt[f"{method}_{estimator}"], kind)]
+            spreads = [mean_and_interval(x) for x in getattr(lanes.learnt[f"{method}_{estimator}"], kind)]
             low, mean, high = (spread_out([s[k] for s in spreads])[row] for k in ("ci_low", "mean", "ci_high"))
             curves[NAMES[method] + label] = figures.Curve(mean, low, high)
     figure = figures.improvement(
@@ -239,4 +200,4 @@ def _draw_improvement(config: GridworldConfig, lanes: Lane, estimator: str) -> N
         curves=curves,
         demonstrators=spread_out(lanes.demonstrators.mean(1))[row],
     )
-    style.save(figure, config.out / f"figure3_{estimator}")
+    figures.save(figure, config.out / f"figure3_{estimator}")

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from irleed.algorithms.tabular.planning import optimal_q_values
-from irleed.envs.mdp import FiniteMDP
-from irleed.envs.toy_text import from_gymnasium
+from irleed.envs.mdp import FiniteMDP, from_gymnasium
 from irleed.errors import DataError, SpaceError
 
 TAXI, CLIFF = (

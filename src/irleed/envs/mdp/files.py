@@ -22,7 +22,7 @@ import numpy as np
 
 from irleed._io.npz import Layout, printable, read_npz, write_npz
 from irleed.data.limits import EXPANSION, Budget
-from irleed.envs.mdp import FiniteMDP
+from irleed.envs.mdp.model import FiniteMDP
 from irleed.errors import DataError
 
 LISTED = ("state", "action", "successor", "probability")
@@ -32,7 +32,7 @@ LAYOUT = Layout(
     holds="a finite MDP",
     required=("initial", "discount"),
     optional=("terminal", "features", "reward", "actions", "shape", *LISTED, "transitions"),
-    writer="irleed.envs.mdp_files.save_mdp",
+    writer="irleed.envs.mdp.save_mdp",
 )
 KINDS = {"terminal": ("b", "boolean"), "actions": ("iu", "whole number"), "shape": ("iu", "whole number")}
 

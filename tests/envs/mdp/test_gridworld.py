@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from irleed.envs.gridworld import Gridworld, gridworld, paper_gridworld
+from irleed.envs.mdp import Gridworld, gridworld, paper_gridworld
 from irleed.errors import ConfigError, DataError
 
 RIGHT, LEFT, DOWN, UP = range(4)

@@ -8,9 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from irleed.envs.gridworld import gridworld
-from irleed.envs.mdp import FiniteMDP
-from irleed.envs.mdp_files import load_mdp, save_mdp
+from irleed.envs.mdp import FiniteMDP, gridworld, load_mdp, save_mdp
 from irleed.errors import ConfigError, DataError
 
 P = np.array([[[0.5, 0.5], [0.0, 1.0]], [[1.0, 0.0], [0.25, 0.75]]])

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from irleed._typing import Bool, Float
-from irleed.envs.engines import imported, unmade
+from irleed.envs.host.engines import imported, unmade
 
 Positions = Float[np.ndarray, "L nq"]
 Velocities = Float[np.ndarray, "L nv"]

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from irleed.envs.cartpole import CartPole, CartPoleState
 from irleed.envs.host import HostEnv, make_host
+from irleed.envs.jax import CartPole, CartPoleState
 from irleed.envs.step import Transition
 from irleed.errors import ConfigError, SpaceError
 

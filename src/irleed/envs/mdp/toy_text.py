@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from irleed.envs.mdp import FiniteMDP
+from irleed.envs.mdp.model import FiniteMDP
 from irleed.errors import SpaceError
 
 FAMILIAR = ("FrozenLake", "CliffWalking", "Taxi")
