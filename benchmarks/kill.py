@@ -45,7 +45,7 @@ from irleed.errors import DataError
 from irleed.rollout import host
 from irleed.runs.reader import read_run
 
-KEPT = ("--seeds", "2", "--checkpoint-every", "0")
+KEPT = ("--members", "2", "--checkpoint-every", "0")
 KINDS = {
     "offline": ("choices.npz", "--steps", "300", *KEPT),
     "continuous": ("numbers.npz", "--steps", "100", *KEPT),
@@ -245,7 +245,7 @@ def kill(kinds: list[str], kills: int, seed: int) -> bool:
     with tempfile.TemporaryDirectory() as place:
         home = Path(place)
         demonstrations(home)
-        made = "simulate", "--env", "FrozenLake-v1", "--demonstrators", "2", "--episodes", "10"
+        made = "simulate", "--env", "FrozenLake-v1", "--demonstrators", "2", "--demonstrations", "10"
         ended(started(home / "states.txt", (*made, "--out", str(home / "states.npz"))))
         expected = examples(home, kinds)
         for number in range(kills):

@@ -3,14 +3,13 @@
 import numpy as np
 
 import irleed
-from irleed.analysis.curation import curate, read_run
 
 # Any data would do; here, three simulated demonstrators of uneven skill in a gridworld.
 grid = irleed.gridworld(4, 4, goals={15: 1.0}, slip=0.1)
-data, _ = irleed.simulate(1, grid.mdp, demonstrators=3, episodes=20, max_precision=9.0, endless=True)
+data, _ = irleed.simulate(1, grid.mdp, demonstrators=3, demonstrations=20, max_precision=9.0, endless=True)
 
-run = read_run(irleed.fit(data, mdp=grid, endless=True).save("curate-run"))
-found = curate(data, run, share=0.5)  # the better half of the transitions, and a weight for every episode
+fit = irleed.fit(data, grid, endless=True)
+found = irleed.curate(data, fit, share=0.5)  # the better half of the transitions, and a weight for every episode
 
 # The input of a training loop: observations, actions, and a weight for each transition, 1 on average.
 observations, actions = np.asarray(data.observation), np.asarray(data.action)

@@ -91,13 +91,3 @@ class _Wrapping:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
-
-
-def refuse_ignored(parts: tuple[Any, ...], names: tuple[str, ...], way: str) -> None:
-    """Refuse settings of a command that differ from the default where they mean nothing."""
-    given = {field.name: getattr(part, field.name) for part in parts for field in dataclasses.fields(part)}
-    usual = {field.name: field.default for part in parts for field in dataclasses.fields(part)}
-    for name in names:
-        if given[name] != usual[name]:
-            flag, expected = f"--{name.replace('_', '-')}", f"no such setting {way}"
-            raise ConfigError(flag, got=given[name], expected=expected, remedy="leave it out")

@@ -4,7 +4,6 @@ import dataclasses
 import functools
 import time
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -19,48 +18,16 @@ from irleed.envs.step import Actions, Bounds
 from irleed.errors import DivergedError
 from irleed.fit.defaults import Algorithm, network_algorithm
 from irleed.fit.judgement import judge
-from irleed.fit.result import AbstractFit, Origin
+from irleed.fit.result import Fit, Origin
 from irleed.fit.validation import at_chance, check, needed, prepared, too_large
 from irleed.model.expertise import Expertise
 from irleed.policies.ensemble import EnsemblePolicy
-from irleed.rollout import AbstractBackend, greedy_action, sampled_action
-from irleed.rollout.evaluation import ReturnEstimate
+from irleed.rollout import AbstractBackend, policy_returns
+from irleed.rollout.evaluation import demonstrated
 from irleed.runs.checkpoint import Checkpointer
 
 MEMBERS = 8
-EPISODES = 50  # that the policy plays, by its greedy actions and by sampled ones
-
-
-class NetworkFit(AbstractFit):
-    """What was learnt: a policy, and who is how good. Members that diverged are in neither."""
-
-    policy: EnsemblePolicy
-    expertise: Expertise
-    origin: Origin
-    returns: tuple[ReturnEstimate, ...] = eqx.field(static=True)  # of the policy and of the demonstrators; none offline
-    history: tuple[dict[str, int | float], ...] = eqx.field(static=True)  # mean loss; empty where agents played
-    warnings: tuple[str, ...] = eqx.field(static=True)
-    members: int = eqx.field(static=True)  # runs that it is made of
-    steps: int = eqx.field(static=True)
-    seconds: float = eqx.field(static=True)
-
-    def summary(self) -> dict[str, object]:
-        """The whole answer as plain values, for JSON."""
-        rows = [dataclasses.asdict(row) for row in self.returns]
-        return {
-            "expertise": self.expertise.to_dict(),
-            "ranking": list(self.expertise.ranking),
-            "returns": [{key: None if value != value else value for key, value in row.items()} for row in rows],
-            "history": list(self.history),
-            "steps": self.steps,
-            "members": self.members,
-            "warnings": list(self.warnings),
-            "seconds": round(self.seconds, 3),
-        }
-
-    def details(self) -> dict[str, object]:
-        """See `AbstractFit.details`: nothing."""
-        return {}
+EPISODES = 50  # of evaluation, by greedy and by sampled actions
 
 
 def fit_networks(
@@ -72,7 +39,7 @@ def fit_networks(
     seed: int = 0,
     progress: Progress | None = None,
     checkpointer: Checkpointer | None = None,
-) -> NetworkFit:
+) -> Fit:
     r"""Learn from demonstrations by an ensemble of networks trained side by side.
 
     Every member starts from its own random numbers. The first learns from the data as they are, every other one from
@@ -121,18 +88,21 @@ def fit_networks(
         if isinstance(algorithm, AbstractOffline):
             state, losses = train_all(algorithm, keys, many, *given)
         else:
-            state = needed(backend).learn(algorithm, keys, many, *given[1:]).learner
+            agents, losses = needed(backend).learn(algorithm, keys, many, *given[1:])
+            state = agents.learner
     kept, lost = _sound(algorithm, state)
     parameters = jax.tree.map(lambda leaf: np.asarray(leaf)[kept], state.parameters)
     policy = EnsemblePolicy(jax.vmap(algorithm.policy)(parameters), learnt_from.conditioning)
     policy = jax.tree.map(np.asarray, policy)
     expertise = _counted(judge(seen.names, algorithm, parameters, data), seen).without_few()
+    earned = () if backend is None else policy_returns(play_key, backend, policy, EPISODES)
+    earned += () if backend is None else demonstrated(demonstrations)
     chance = at_chance(seen, expertise, continuous=isinstance(actions, Bounds))
-    return NetworkFit(
+    return Fit(
         policy=policy,
         expertise=expertise,
-        origin=Origin.of(demonstrations, algorithm, seeds=members, seed=seed),
-        returns=() if backend is None else _earned(play_key, backend, policy, demonstrations),
+        origin=Origin.of(demonstrations, algorithm, members=members, seed=seed),
+        returns=earned,
         history=tuple({"step": step, "loss": float(loss[kept].mean())} for step, loss in losses),
         warnings=(*lost, *learnt_from.warnings, *chance),
         members=len(kept),
@@ -208,20 +178,3 @@ def _sound(algorithm: Algorithm, state) -> tuple[Int[np.ndarray, " K"], tuple[st
         remedy = "lower the rates, or look for extreme values in the data"
         raise DivergedError("training", got=said, expected="losses that stay numbers", remedy=remedy)
     return np.flatnonzero(step < 0), (f"{said}; they are left out of the policy and the intervals",)
-
-
-def _earned(
-    key: Key, backend: AbstractBackend, policy: EnsemblePolicy, data: Demonstrations
-) -> tuple[ReturnEstimate, ...]:
-    """What the policy earns in the backend, and beside it what the demonstrators did, if that is known."""
-    actor = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], policy.actor)
-    rows = [
-        ReturnEstimate.of(
-            f"policy, {name} actions", backend.returns(jax.random.fold_in(key, number), actor, act, EPISODES)[0]
-        )
-        for number, (name, act) in enumerate((("greedy", greedy_action), ("sampled", sampled_action)))
-    ]
-    returns = data.returns()
-    if returns is not None:
-        rows += [ReturnEstimate.of(name, returns[data.owner == number]) for number, name in enumerate(data.names)]
-    return tuple(rows)
