@@ -104,8 +104,8 @@ class Published(eqx.Module):
     - `inner_steps`: the weights have converged after this many steps of a round at most.
     - `tolerance`: or when none of them moves by more than this.
     - `outer_rounds`: rounds, in each of which the weights converge once.
-    - `weights_rate`: the learning rate of the weights, divided by 1 + the steps of this round. They are multiplied by an
-      exponential.
+    - `weights_rate`: the learning rate of the weights, divided by 1 + the steps of this round. They are multiplied by
+      an exponential.
     - `bias_rate`: the learning rate of the biases, divided by 1 + the rounds done. It is added to them.
     - `precision_rate`: the learning rate of the precisions, divided by 1 + the rounds done. They are multiplied by an
       exponential.
