@@ -15,7 +15,7 @@ from irleed.cli.experiment import EXPERIMENTS, ExperimentCommand
 from irleed.cli.expert import ExpertCommand
 from irleed.cli.fit import FitCommand, show_settings
 from irleed.cli.inspect import InspectCommand
-from irleed.cli.parsing import parsed
+from irleed.cli.parsing import parsed, refuse_renamed
 from irleed.cli.runs import CurateCommand, EvaluateCommand, ExportCommand, ReportCommand
 from irleed.cli.simulate import SimulateCommand
 from irleed.errors import DivergedError, IrleedError
@@ -57,6 +57,7 @@ def interrupt(number: int, frame: FrameType | None) -> None:
 def _main(arguments: list[str]) -> None:
     console = Console()
     try:
+        refuse_renamed(arguments)
         if arguments[:1] == ["experiment"] and arguments[1:2] and arguments[1] in EXPERIMENTS:
             settings, run = EXPERIMENTS[arguments[1]]
             run(parsed(settings, arguments[2:], f"irleed experiment {arguments[1]}"), console)

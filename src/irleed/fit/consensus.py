@@ -1,7 +1,7 @@
 r"""Each demonstrator judged by what the others would do, where the others have been.
 
-A network memorises whom it has learnt from, and takes for an expert whoever is alone somewhere. So nobody is judged by
-a policy that has learnt from them. For a demonstrator (or one fold of many) a policy is learnt from all others, stopped
+A network memorises whom it has learnt from, and takes for an expert whoever is alone somewhere. So nobody is judged
+by a policy that has learnt from them. For a demonstrator (or one fold of many) a policy is learnt from all others, stopped
 by the likelihood of episodes that it has not seen. By its values $Q$, with $A(s, a) = Q(s, a) - \bar Q(s)$ the advantage
 over a random action,
 
@@ -191,7 +191,7 @@ def _of_episodes(
     data: Demonstrations,
     skill: Float[np.ndarray, " D"],
 ) -> Float[np.ndarray, " E"]:
-    """The skill in each episode, drawn towards that of its demonstrator as if half of an average episode were theirs."""
+    """The skill in each episode, drawn towards its demonstrator's as if by half of an average episode more."""
     room = np.bincount(episode, possible, data.episodes)
     average = np.bincount(data.owner, room, data.demonstrators) / np.bincount(data.owner, minlength=data.demonstrators)
     extra = 0.5 * average[data.owner] + 1e-12

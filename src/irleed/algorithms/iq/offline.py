@@ -45,18 +45,22 @@ class OfflineIrleed(AbstractOffline):
 
     **Fields:**
 
-    - `hidden`, `activation`: of the network of Q, and of other networks.
-    - `steps`, `batch_size`, `learning_rate`: of Adam; `anneal_lr`: decay the learning rates to zero.
-    - `precision_learning_rate`, `bias_learning_rate`: those of precisions and biases. None holds them at 1 and 0:
-      with both None this is IQ-Learn, see `iq`.
-    - `discount`: $\gamma$.
-    - `temperature`: $T$; 1 is natural scale, in which the network's outputs are logits.
-    - `penalty`: $c$ of $c\,(T r)^2$, the penalty on large rewards: it is what depends on the dynamics.
-    - `bias_scale`, `bias_penalty`: $\alpha$, and the weight of $\epsilon_i^2$.
-    - `bias_hidden`: None for biases that are linear in the observation, see `policy`; else the hidden layers of bias
-      networks, see `irleed.model.networks.biases`.
-    - `precision_exponent`: $k$, of vectors.
-    - `held_log_precision`: of each demonstrator, known before and not learnt; for discrete actions.
+    - `hidden`: the units of each hidden layer.
+    - `activation`: of the hidden layers.
+    - `steps`: updates by Adam.
+    - `batch_size`: demonstrated transitions of an update; online, as many replayed ones too.
+    - `anneal_lr`: whether learning rates decay to zero along half a cosine.
+    - `learning_rate`: that of the networks.
+    - `precision_learning_rate`: that of log precisions; None holds all precisions at 1.
+    - `bias_learning_rate`: that of biases; None holds them at 0. With both None this is IQ-Learn, see `iq`.
+    - `discount`: the discount factor $\gamma$.
+    - `temperature`: $T$, of policies and values; at 1 the outputs of the network are logits.
+    - `penalty`: $c$ of $c\,(T r)^2$, the penalty on large rewards, through which the dynamics count.
+    - `bias_scale`: $\alpha$, by which biases are multiplied.
+    - `bias_penalty`: the weight of $\epsilon_i^2$.
+    - `bias_hidden`: the units of each hidden layer of the biases; None for biases linear in the observation.
+    - `precision_exponent`: $k$ of the weights $\beta_i^k$ of transitions, with continuous actions.
+    - `held_log_precision`: log precision of each demonstrator, known before and not learnt; discrete actions only.
     """
 
     hidden: tuple[int, ...] = eqx.field(static=True, default=(64, 64))
