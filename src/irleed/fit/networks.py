@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import time
+from typing import cast
 
 import jax
 import jax.numpy as jnp
@@ -10,14 +11,17 @@ import numpy as np
 
 from irleed._typing import Array, Int, Key, Shaped
 from irleed.algorithms.base import AbstractOffline, TrainState, initial_state, update_on
+from irleed.algorithms.iq import OfflineIrleed
 from irleed.algorithms.training import PARTS, Progress, in_parts, train_all
 from irleed.data.batches import Resamples, read_ahead, some_of_everyone
 from irleed.data.demonstrations import Demonstrations
 from irleed.data.transitions import Transitions, are_choices, stack
 from irleed.envs.step import Actions, Bounds
 from irleed.errors import DivergedError
+from irleed.fit.consensus import Consensus, consensus, settled
+from irleed.fit.crossfit import resampled_rows, taken
 from irleed.fit.defaults import Algorithm, network_algorithm
-from irleed.fit.judgement import judge
+from irleed.fit.judgement import by_the_others, judge
 from irleed.fit.result import Fit, Origin
 from irleed.fit.validation import at_chance, check, needed, prepared, too_large
 from irleed.model.expertise import Expertise
@@ -76,25 +80,41 @@ def fit_networks(
     seen = learnt_from.data
     chosen = [np.arange(seen.episodes)]
     chosen += [resampled(jax.random.fold_in(sample_key, member), seen) for member in range(1, members)]
+    offline = isinstance(algorithm, AbstractOffline)
+    large = offline and too_large(seen, members)
+    rows = some_of_everyone(seen) if large else np.arange(seen.transitions)
+    data = Transitions.at(seen, rows)
+    judged, learner = None, algorithm
+    if isinstance(algorithm, OfflineIrleed) and judged_by_others(algorithm, actions, seen.demonstrators):
+        judge_key, settle_key = jax.random.split(jax.random.fold_in(sample_key, 0))
+        judged = consensus(judge_key, seen, data, rows, algorithm, cast(int, actions))
+        learner = settled(settle_key, judged, data, algorithm, cast(int, actions), seen.demonstrators)
     keys, given = jax.random.split(train_key, members), (actions, seen.demonstrators, progress, checkpointer)
     losses: list[tuple[int, np.ndarray]] = []
-    if isinstance(algorithm, AbstractOffline) and too_large(seen, members):
-        data = Transitions.at(seen, some_of_everyone(seen))
-        many = Resamples(seen, np.stack(chosen), algorithm.batch_size)
-        state, losses = train_from_disk(algorithm, keys, many, *given)
+    if isinstance(learner, AbstractOffline) and large:
+        many = Resamples(seen, _weighed(sample_key, chosen, seen, judged), learner.batch_size)
+        state, losses = train_from_disk(learner, keys, many, *given)
+    elif judged is not None and isinstance(learner, AbstractOffline):
+        often = [np.bincount(own, minlength=seen.episodes)[np.asarray(seen.episode)] for own in chosen]
+        drawn = [
+            resampled_rows(jax.random.fold_in(sample_key, members + number), judged.weight * count, seen.transitions)
+            for number, count in enumerate(often)
+        ]
+        state, losses = train_all(learner, keys, stack([taken(data, own) for own in drawn]), *given)
     else:
-        data = Transitions.from_demonstrations(seen)
         many = stack([data, *(Transitions.from_demonstrations(seen.take(own)) for own in chosen[1:])])
-        if isinstance(algorithm, AbstractOffline):
-            state, losses = train_all(algorithm, keys, many, *given)
+        if isinstance(learner, AbstractOffline):
+            state, losses = train_all(learner, keys, many, *given)
         else:
-            agents, losses = needed(backend).learn(algorithm, keys, many, *given[1:])
+            agents, losses = needed(backend).learn(learner, keys, many, *given[1:])
             state = agents.learner
-    kept, lost = _sound(algorithm, state)
+    kept, lost = _sound(learner, state)
     parameters = jax.tree.map(lambda leaf: np.asarray(leaf)[kept], state.parameters)
-    policy = EnsemblePolicy(jax.vmap(algorithm.policy)(parameters), learnt_from.conditioning)
+    policy = EnsemblePolicy(jax.vmap(learner.policy)(parameters), learnt_from.conditioning)
     policy = jax.tree.map(np.asarray, policy)
-    expertise = _counted(judge(seen.names, algorithm, parameters, data), seen).without_few()
+    expertise = _counted(judge(seen.names, learner, parameters, data), seen).without_few()
+    if judged is not None:
+        expertise = by_the_others(expertise, judged)
     earned = () if backend is None else policy_returns(play_key, backend, policy, EPISODES)
     earned += () if backend is None else demonstrated(demonstrations)
     chance = at_chance(seen, expertise, continuous=isinstance(actions, Bounds))
@@ -106,7 +126,8 @@ def fit_networks(
         history=tuple({"step": step, "loss": float(loss[kept].mean())} for step, loss in losses),
         warnings=(*lost, *learnt_from.warnings, *chance),
         members=len(kept),
-        steps=algorithm.steps,
+        steps=learner.steps,
+        episode_skill=None if judged is None else judged.episode_skill,
         seconds=time.perf_counter() - began + (0.0 if checkpointer is None else checkpointer.earlier),
     )
 
@@ -118,6 +139,24 @@ def resampled(key: Key, data: Demonstrations) -> Int[np.ndarray, " E"]:
     first = np.cumsum(count) - count
     draw = np.asarray(jax.random.uniform(key, (len(order),), jnp.float32), float)
     return order[first[owner] + (draw * count[owner]).astype(int)]
+
+
+def judged_by_others(algorithm: OfflineIrleed, actions: Actions, demonstrators: int) -> bool:
+    """Whether demonstrators are judged by what the others would do; see `irleed.fit.consensus`."""
+    learns = algorithm.learns_precision and float(algorithm.temperature) == 1.0  # else values have another scale
+    return learns and isinstance(actions, int) and demonstrators > 1
+
+
+def _weighed(
+    key: Key, chosen: list[Int[np.ndarray, " E"]], data: Demonstrations, judged: Consensus | None
+) -> Int[np.ndarray, "P E"]:
+    """Episodes of each member, as often as what their demonstrator has to say calls for."""
+    if judged is None:
+        return np.stack(chosen)
+    weight = (judged.say / np.bincount(np.asarray(data.demonstrator)))[data.owner]
+    often = [weight * np.bincount(own, minlength=data.episodes) for own in chosen]
+    drawn = [resampled_rows(jax.random.fold_in(key, number), own, data.episodes) for number, own in enumerate(often)]
+    return np.stack([own[np.arange(data.episodes) * len(own) // data.episodes] for own in drawn])
 
 
 def _counted(found: Expertise, data: Demonstrations) -> Expertise:

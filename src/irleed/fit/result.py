@@ -59,6 +59,7 @@ class Fit(eqx.Module):
     - `weights`, `bias`: in an MDP, the weights of the shared reward, and of each demonstrator's bias.
     - `converged`: in an MDP, whether the estimate converged.
     - `members`: with networks, the members of the ensemble.
+    - `episode_skill`: of each episode, where demonstrators are judged by the others.
     - `baselines`: fits of other methods to the same data, by their names.
     """
 
@@ -74,6 +75,7 @@ class Fit(eqx.Module):
     bias: Float[Array, "D F"] | None = None
     converged: bool = eqx.field(static=True, default=True)
     members: int | None = eqx.field(static=True, default=None)
+    episode_skill: Float[np.ndarray, " E"] | None = None
     baselines: "dict[str, Fit]" = eqx.field(default_factory=dict)
 
     def summary(self) -> dict[str, object]:
@@ -88,6 +90,7 @@ class Fit(eqx.Module):
             "history": [{name: value for name, value in row.items() if np.isfinite(value)} for row in self.history],
             "steps": self.steps,
             **own,
+            **({} if self.episode_skill is None else {"episode_skill": np.asarray(self.episode_skill).tolist()}),
             "warnings": list(self.warnings),
             "seconds": round(self.seconds, 3),
         }
