@@ -54,7 +54,7 @@ KINDS = {
     "mdp": ("states.npz", "--env", "FrozenLake-v1"),
     "baselines": ("choices.npz", "--steps", "60", "--baselines", *KEPT),
 }
-SMALL = {"hidden": (16,), "warm": 100, "batch": 32, "capacity": 1000}  # of the algorithms that have such settings
+SMALL = {"hidden": (16,), "learning_starts": 100, "batch_size": 32, "buffer_size": 1000}
 LEAST_PART = 100  # steps of a part that is played
 TRAINING = re.compile(r"checkpoints/|(run\.json|history\.jsonl)$")  # files that are not of the final writes
 LONGEST_GAP = 2.0  # seconds between two files of the final writes: other methods are trained between some
@@ -83,15 +83,18 @@ def demonstrations(home: Path, episodes: int = 4, steps: int = 30) -> None:
 def make_small() -> None:
     """Let `irleed fit` take small algorithms, and parts of few steps: most of the time is to be spent on killing."""
     command: Any = importlib.import_module("irleed.cli.fit")
-    learner = command.learner
-
-    def small(*given: Any, **more: Any) -> Any:
-        found = learner(*given, **more)
-        names = {field.name for field in dataclasses.fields(found)}
-        return dataclasses.replace(found, **{name: value for name, value in SMALL.items() if name in names})
-
-    command.learner = small
+    make = command.network_algorithm
+    command.network_algorithm = lambda *given, **more: smaller(make(*given, **more))
     host.LEAST_PART = LEAST_PART
+
+
+def smaller(algorithm: Any) -> Any:
+    """The same algorithm with `SMALL`, as far as it, or the learner that it makes play, has such settings."""
+    names = {field.name for field in dataclasses.fields(algorithm)}
+    changed = {name: value for name, value in SMALL.items() if name in names}
+    if "learner" in names:
+        changed["learner"] = smaller(algorithm.learner)
+    return dataclasses.replace(algorithm, **changed)
 
 
 def started(said: Path, arguments: tuple[str, ...]) -> int:
