@@ -193,3 +193,9 @@ def test_the_memory_of_a_process_stays_bounded(tmp_path):
     found = subprocess.run([sys.executable, "-c", BOMBS, *paths], capture_output=True, text=True, check=True)
     assert len(paths) == 3 and max(os.path.getsize(path) for path in paths) < 1_000_000
     assert float(found.stdout) < 400
+
+
+def test_text_of_characters_that_do_not_exist_is_refused(tmp_path):
+    """Python cannot make text of it, and says so with a SystemError."""
+    path = archive(tmp_path / "data.npz", {"names.npy": npy(np.array([0x110000], "<u4").view("<U1"))})
+    assert "names: got no readable array (characters that are none)" in refusal(path)

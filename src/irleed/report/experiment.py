@@ -70,6 +70,8 @@ def _panels(rows: list[Fields], settings: list[str]) -> list[Safe]:
         greedy = [
             (_estimate(row), 0 if "IRLEED" in _method(row) else 1) for row in own if row.text("evaluation") == "greedy"
         ]
+        if not greedy:
+            continue
         greedy.sort(key=lambda pair: -pair[0].value)
         label = f"{setting}: {axis}, with 95 % interval, best first: {listed([e.name for e, _ in greedy], 12)}"
         drawn = svg.forest(greedy, label=label, axis=axis, reference=1.0 if relative else None)

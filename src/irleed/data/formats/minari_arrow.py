@@ -71,7 +71,7 @@ def _table(path: Path, kind: str, budget: Budget) -> Any:
     with path.open("rb") as file:
         budget.take(path, path.stat().st_size)  # nothing in it is compressed
         file.seek(len(MAGIC))  # what follows in the file is a stream
-        return arrow_stream.read_table(file)
+        return arrow_stream.read_table(library("pyarrow", "formats").PythonFile(file, mode="r"))
 
 
 def _values(column: Any, space: Space, about: About, folder: Path) -> Any:
