@@ -14,6 +14,7 @@ sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
 @pytest.mark.parametrize("continuous", [False, True])
 def test_runs_to_be_killed_are_small_and_learn(monkeypatch, online, continuous):
     import kill
+
     from irleed.rollout import host
 
     command = importlib.import_module("irleed.cli.fit")
