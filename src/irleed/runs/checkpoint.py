@@ -217,7 +217,8 @@ def _is_sound(header: Mapping[str, Any]) -> bool:
     """Whether the header says of which run it is, and how far that had come."""
     step, seconds = header.get("step"), header.get("seconds")
     counted = type(step) is int and 0 <= step <= MOST_STEPS
-    return counted and type(seconds) in (int, float) and 0 <= seconds < math.inf and "fingerprint" in header
+    timed = isinstance(seconds, int | float) and 0 <= seconds < math.inf
+    return counted and timed and "fingerprint" in header
 
 
 def _leaves(state: Any) -> list[tuple[str, Any]]:
