@@ -11,7 +11,7 @@ import h5py
 import numpy as np
 import pytest
 
-from irleed.data import ReadOptions, load
+from irleed.data import ReadOptions, limits, load
 from irleed.data.formats import hdf5, hdf5_gate
 from irleed.data.lazy import LazyRows
 from irleed.errors import DataError
@@ -345,3 +345,13 @@ def test_long_paths_of_many_entries_are_counted(tmp_path, monkeypatch):
         for number in range(100):
             group[f"{number:02d}"] = file["actions"]
     assert "more entries than" in refused(tmp_path / "x.hdf5")
+
+
+def test_names_in_masks_count_as_texts(tmp_path, monkeypatch):
+    """Bytes that deflate to nothing are millions of names, each looked up."""
+    monkeypatch.setattr(limits, "ALWAYS", 1 << 20)
+    with h5py.File(tmp_path / "x.hdf5", "w") as file:
+        demo = file.create_group("data/demo_0")
+        demo["obs/state"], demo["actions"], demo["dones"] = np.zeros((9, 2)), np.zeros((9, 1)), np.arange(9) > 7
+        file.create_dataset("mask/better", (1 << 17,), "S4", np.zeros(1 << 17, "S4"), chunks=True, compression="gzip")
+    assert "bytes in memory from" in refused(tmp_path / "x.hdf5")
