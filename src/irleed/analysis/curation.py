@@ -23,7 +23,7 @@ from irleed.policies.base import Policy
 from irleed.policies.files import load_policy
 from irleed.runs.directory import ANSWER, POLICY, fingerprint
 from irleed.runs.fields import read_json, refuse
-from irleed.runs.reader import check_files
+from irleed.runs.reader import VERSION, check_files
 
 
 class Run(eqx.Module):
@@ -76,13 +76,17 @@ class Curation(eqx.Module):
         )
 
 
-def read_run(folder: str | Path) -> Run:
-    """The folder that `irleed fit --out` wrote; anything else is refused in one line."""
+def read_run(folder: str | Path, expansion: float = EXPANSION) -> Run:
+    """The folder that `irleed fit --out` wrote; anything else is refused in one line.
+
+    Its data are to be read with this `expansion`: a run, which may be somebody's, does not raise the limit of memory.
+    """
     folder = Path(folder)
     if not (folder / ANSWER).exists():
         got, remedy = f"no {ANSWER} in it", "make one with `irleed fit DATA --out FOLDER`"
         refuse(str(folder), got, "the folder of a fit", remedy)
     answer = read_json(folder / ANSWER)
+    answer.version(VERSION)
     check_files(folder, answer, only=(POLICY,))
     inside(folder, folder / POLICY)
     rows, reading = answer.inners("expertise"), answer.inner("config").inner("reading")
@@ -93,7 +97,6 @@ def read_run(folder: str | Path) -> Run:
         got, expected = "an expertise table that is none", "positive precisions, every name once"
         refuse(f"{folder}, {ANSWER}", got, expected, "fit again")
     action = reading.text("action") if "action" in reading else None
-    expansion = reading.number("expansion") if "expansion" in reading else EXPANSION  # which older runs do not have
     read = ReadOptions(reading.text("demonstrator"), tuple(reading.texts("obs")), action, expansion)
     known = answer.text("fingerprint") if "fingerprint" in answer else None
     return Run(load_policy(folder / POLICY), names, precision, bias, read, known)

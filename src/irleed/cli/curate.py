@@ -19,6 +19,7 @@ from irleed._io.text import cell, csv_cell, say
 from irleed.analysis.curation import Curation, curate, read_run
 from irleed.data import Demonstrations, load, save
 from irleed.data.formats import imitation, lerobot, minari, robomimic
+from irleed.data.limits import EXPANSION
 from irleed.errors import ConfigError
 
 KEEP, DROP = "irleed_keep", "irleed_drop"  # masks in a robomimic file
@@ -40,12 +41,14 @@ class CurateCommand:
     """Episodes of most weight are kept until they have this share of all transitions."""
     other_data: bool = False
     """Weigh data that the run was not fitted to: new episodes of the same demonstrators."""
+    expansion: float = EXPANSION
+    """How many times its own size a file of the data may take in memory, as in `irleed fit`."""
     json: bool = False
     """Print JSON instead of a table."""
 
     def run(self, console: Console) -> None:
         """Weigh, print, and write what was asked for."""
-        run = read_run(self.run_folder)
+        run = read_run(self.run_folder, self.expansion)
         data = load(self.data, run.reading)
         found = curate(data, run, self.share, other_data=self.other_data)
         if self.out is not None:
