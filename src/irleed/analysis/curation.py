@@ -7,6 +7,7 @@ their mean log probability and $\bar\ell$ that of all transitions.
 """
 
 import csv
+import dataclasses
 import math
 import os
 from collections.abc import Callable
@@ -22,6 +23,7 @@ from irleed._typing import Bool, Float, Int
 from irleed.data import Demonstrations, ReadOptions, load, save
 from irleed.data.formats import imitation, lerobot, minari, robomimic
 from irleed.data.lazy import CHUNK
+from irleed.data.limits import EXPANSION
 from irleed.errors import ConfigError, DataError, SpaceError
 from irleed.fit.result import Fit
 from irleed.policies.base import Policy
@@ -43,8 +45,12 @@ class Assessment(eqx.Module):
     fingerprint: str | None = eqx.field(static=True, default=None)  # of the data; runs of older versions have none
 
     @classmethod
-    def of(cls, run: Fit | str | Path) -> "Assessment":
-        """From a fit, or from the folder of one; anything else is refused in one line."""
+    def of(cls, run: Fit | str | Path, expansion: float = EXPANSION) -> "Assessment":
+        """From a fit, or from the folder of one; anything else is refused in one line.
+
+        The data of a folder are to be read with this `expansion`: a run, which may be somebody's, does not raise the
+        limit of memory.
+        """
         if isinstance(run, Fit):
             found, data = run.expertise, run.origin.data
             reading = ReadOptions(**run.origin.given["reading"])
@@ -57,7 +63,8 @@ class Assessment(eqx.Module):
         if not (precision > 0).all() or not (bias >= 0).all() or len(set(names)) < len(names):
             got, expected = "an expertise table that is none", "positive precisions, every name once"
             refuse(f"{run}, {ANSWER}", got, expected, "fit again")
-        return cls(kept.policy, names, precision, bias, kept.reading, kept.fingerprint)
+        reading = dataclasses.replace(kept.reading, expansion=expansion)
+        return cls(kept.policy, names, precision, bias, reading, kept.fingerprint)
 
 
 class Curation(eqx.Module):
@@ -106,6 +113,7 @@ def curate(
     out: str | Path | None = None,
     share: float = 0.5,
     other_data: bool = False,
+    expansion: float = EXPANSION,
 ) -> Curation:
     """Weigh episodes by what a fit says of them, and write weights or a filtered copy; the source stays as it is.
 
@@ -118,8 +126,9 @@ def curate(
       with the episodes to keep, of a Minari data set as such, else in the layout of the library imitation.
     - `share`: episodes of most weight are kept until they have this share of all transitions.
     - `other_data`: weigh data that the run was not fitted to: new episodes of the same demonstrators.
+    - `expansion`: how many times its own size a file may take in memory, see `irleed.data.ReadOptions`.
     """
-    known = Assessment.of(run)
+    known = Assessment.of(run, expansion)
     loaded = data if isinstance(data, Demonstrations) else load(data, known.reading)
     found = weigh(loaded, known, share, other_data=other_data)
     if out is not None:

@@ -111,8 +111,8 @@ def _binned(values: np.ndarray) -> dict[str, Any]:
     low, high = values.min(), values.max()
     if low == high:
         return {"edges": [low.item(), high.item()], "counts": [len(values)]}
-    if values.dtype.kind != "f" and high - low < BINS:
-        edges = np.arange(low, high + 2) - 0.5
+    if values.dtype.kind != "f" and int(high) - int(low) < BINS:  # as Python's numbers, which do not overflow
+        edges = float(low) + np.arange(int(high) - int(low) + 2) - 0.5
     else:
         edges = np.linspace(low, high, BINS + 1, dtype=np.float64)
     counts, _ = np.histogram(values.astype(np.float64), edges)

@@ -1,27 +1,44 @@
 """Streams of Arrow record batches that are not compressed: nothing in them grows when it is read."""
 
 import struct
+from collections.abc import Iterator
 from typing import Any
 
 from irleed.data.formats.base import library
 
 HEADER, COMPRESSION = 2, 3  # fields of a message, and of a record batch
+CONTINUED = b"\xff\xff\xff\xff"  # before the length of a message, but in files of old versions
+LONGEST = 1 << 24  # bytes of what a message says of its buffers, which Arrow copies before it looks at them
 
 
 def read_table(source: Any) -> Any:
-    """The rows of a stream, in the memory of `source` where that is a buffer; a `ValueError` if they are compressed.
+    """The rows of a stream of bytes, in its memory where it has all of them; a `ValueError` if they are compressed.
 
     Buffers that are compressed only say how large they will be; and values may refer to a dictionary any number of
     times.
     """
     arrow = library("pyarrow", "formats")
-    messages = iter(arrow.ipc.MessageReader.open_stream(source))
+    messages = _messages(source)
     schema, batches = arrow.ipc.read_schema(next(messages)), []
     for message in messages:
         if message.type != "record batch" or _is_compressed(message.metadata.to_pybytes()):
             raise ValueError("record batches that are compressed, or encoded by dictionaries")
         batches.append(arrow.ipc.read_record_batch(message, schema))
     return arrow.Table.from_batches(batches, schema)
+
+
+def _messages(source: Any) -> Iterator[Any]:
+    """The messages of a stream, none of which says more of its buffers than any data set needs."""
+    ipc = library("pyarrow", "formats").ipc
+    while True:
+        place, head = source.tell(), source.read(8)
+        length = int.from_bytes(head[4:] if head[:4] == CONTINUED else head[:4], "little")
+        if not length:  # the end
+            return
+        if length > LONGEST:
+            raise ValueError(f"a message with a header of {length:,} bytes")
+        source.seek(place)
+        yield ipc.read_message(source)
 
 
 def _is_compressed(message: bytes) -> bool:

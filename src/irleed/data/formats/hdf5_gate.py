@@ -5,7 +5,8 @@ looked at before it is followed, how values are stored before their shape is ask
 before they are read. What would leave the file, or is larger than the budget of the read, is a one-line `DataError`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from irleed.data.limits import Budget
 DEEPEST = 32  # groups in groups that are searched, and soft links that lead to soft links
 LARGEST_ATTRIBUTE = 1 << 16  # bytes
 LOOKUPS = 50_000  # entries that may be looked up in any file; and one more for every PER_LOOKUP bytes of it
+LONG = 256  # characters of a path that count as one more entry
 PER_LOOKUP = 64  # an entry that is no copy of another takes more in all
 
 
@@ -43,11 +45,7 @@ class Group:
 
     def names(self) -> list[str]:
         """Of all entries, sorted."""
-        found: list[bytes] = []
-        most = self.visit.lookups + 1
-        self._id.links.iterate(lambda name: found.append(name) if len(found) < most else True)  # which ends it
-        self.visit.count(len(found))
-        return sorted(name.decode("utf-8", "surrogateescape") for name in found)
+        return self._listed(self._id.links.iterate)
 
     def get(self, name: str) -> "Group | Values | None":
         """The entry of a name or path, or None if there is no group or dataset; a link to another file is refused."""
@@ -68,11 +66,7 @@ class Group:
 
     def attributes(self) -> list[str]:
         """The names of all attributes, sorted."""
-        found: list[bytes] = []
-        most, h5a = self.visit.lookups + 1, library("h5py", "formats").h5a
-        h5a.iterate(self._id, lambda name, *_: found.append(name) if len(found) < most else True)
-        self.visit.count(len(found))
-        return sorted(name.decode("utf-8", "surrogateescape") for name in found)
+        return self._listed(partial(library("h5py", "formats").h5a.iterate, self._id))
 
     def attribute(self, name: str) -> Any:
         """The value of an attribute, or None if there is none; refused if it is large, or no number or text."""
@@ -90,6 +84,24 @@ class Group:
             refuse(where, got, expected, "store it in a dataset, or name another")
         return h5py.Group(self._id).attrs[name]
 
+    def _listed(self, iterate: Callable[..., Any]) -> list[str]:
+        """The names that h5py iterates over, which may not take more room than the file has: many may share one."""
+        found: list[bytes] = []
+        room = self.visit.path.stat().st_size
+
+        def add(name: bytes, *_: Any) -> bool | None:
+            nonlocal room
+            found.append(name)
+            room -= len(name)
+            return True if room < 0 or len(found) > self.visit.lookups else None  # which ends it
+
+        # In the order of the file: for any other, HDF5 makes a table of all names first.
+        iterate(add, order=library("h5py", "formats").h5.ITER_NATIVE)
+        self.visit.count(len(found))
+        if room < 0:
+            self._refuse(self.name, "names that take more bytes than the file has")
+        return sorted(name.decode("utf-8", "surrogateescape") for name in found)
+
     def _get(self, name: str, followed: int) -> "Group | Values | None":
         entry: Group | Values | None = self
         for part in name.split("/"):
@@ -103,7 +115,7 @@ class Group:
         """One entry of the group itself, by its kind of link."""
         h5py, key, links = library("h5py", "formats"), name.encode("utf-8", "surrogateescape"), self._id.links
         where = f"{self.name.rstrip('/')}/{name}"
-        self.visit.count()
+        self.visit.count(1 + len(where) // LONG)  # every entry keeps its path
         if not links.exists(key):
             return None
         kind = links.get_info(key).type

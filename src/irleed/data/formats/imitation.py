@@ -114,7 +114,7 @@ def _table(path: Path, budget: Budget) -> tuple[Any, list[tuple[Path, Any]]]:
         if large:
             maps = [(file, arrow.memory_map(str(file)).read_buffer()) for file in files]
         buffers = [buffer for _, buffer in maps] if large else [arrow.py_buffer(file.read_bytes()) for file in files]
-        table = arrow.concat_tables([read_table(buffer) for buffer in buffers])
+        table = arrow.concat_tables([read_table(arrow.BufferReader(buffer)) for buffer in buffers])
         table.validate(full=True)
         for file in files:
             budget.admit(file)

@@ -15,7 +15,7 @@ from irleed.data.formats.folders import read_json, regular
 from irleed.data.formats.media import Pictures
 from irleed.data.formats.minari_hdf5 import StoredEpisode
 from irleed.data.formats.minari_spaces import NUMBERS, About, Space
-from irleed.data.formats.parquet import Opened
+from irleed.data.formats.parquet import Opened, size_of_footer
 from irleed.data.lazy import InMemory, LazyRows
 from irleed.data.limits import Budget
 
@@ -65,13 +65,14 @@ def _table(path: Path, kind: str, budget: Budget) -> Any:
     """The rows of a file, counted before they are read."""
     budget.admit(path)
     if kind == "parquet":
+        budget.take(path, size_of_footer(path))
         with Opened(path) as opened:
             opened.count(opened.schema.names, budget)
             return opened.parquet.read()
     with path.open("rb") as file:
         budget.take(path, path.stat().st_size)  # nothing in it is compressed
         file.seek(len(MAGIC))  # what follows in the file is a stream
-        return arrow_stream.read_table(file)
+        return arrow_stream.read_table(library("pyarrow", "formats").PythonFile(file, mode="r"))
 
 
 def _values(column: Any, space: Space, about: About, folder: Path) -> Any:

@@ -19,6 +19,8 @@ from irleed.data.lazy import LazyRows, Source
 from irleed.data.limits import Budget
 from irleed.data.validation import listed
 
+FOOTER = 300  # bytes in memory of a byte that describes columns and row groups: an empty one takes three
+MOST_ENTRIES = 100_000  # of a list in there, for which memory is set aside before its entries are read
 KEPT = 1 << 26  # bytes of row groups that each thread keeps in memory, those it read last; one of them at least
 
 
@@ -113,6 +115,8 @@ class Files:
         self._about, self._kinds = [], []
         for file in self.files:
             budget.admit(file)
+            with arrow_errors(file):
+                budget.take(file, size_of_footer(file))
             with arrow_errors(file), Opened(file) as opened:
                 schema = opened.schema
                 self._about.append(opened.parquet.metadata)
@@ -206,7 +210,7 @@ class Opened:
         self._watched = Watched(file)
         try:
             source = arrow.PythonFile(self._watched, mode="r")
-            plain = parquet.ParquetFile(source, pre_buffer=False)
+            plain = parquet.ParquetFile(source, pre_buffer=False, thrift_container_size_limit=MOST_ENTRIES)
             self.schema = plain.schema_arrow
             self._leaves = [plain.schema.column(number) for number in range(len(plain.schema))]
             self.parquet = parquet.ParquetFile(
@@ -231,6 +235,13 @@ class Opened:
         beginnings = tuple(f"{name}." for name in names)
         sizes = [leaf.length for leaf in self._leaves if leaf.path in names or leaf.path.startswith(beginnings)]
         self._watched.count(budget, max([8, *sizes]))
+
+
+def size_of_footer(file: Path) -> int:
+    """The most that the description at the end of a file takes in memory; an `OSError` if the file is too short."""
+    with file.open("rb") as stream:
+        stream.seek(-8, os.SEEK_END)
+        return FOOTER * int.from_bytes(stream.read(4), "little")
 
 
 def _vectors(table: Any, first: int, names: tuple[str, ...], path: Path) -> np.ndarray:
