@@ -15,7 +15,7 @@ import numpy as np
 
 from irleed._typing import Bool, Float, Int
 from irleed.data import Demonstrations, ReadOptions
-from irleed.data.formats.folders import inside
+from irleed.data.formats.base import inside
 from irleed.data.lazy import CHUNK
 from irleed.data.limits import EXPANSION
 from irleed.errors import ConfigError, DataError, SpaceError

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from irleed._io.files import file_digest
 from irleed._io.text import name
-from irleed.data.formats.folders import inside
+from irleed.data.formats.base import inside
 from irleed.runs.fields import Fields, content, read_json, read_lines, refuse
 from irleed.runs.kinds import Departures, Estimate, ExperimentRun, Film, FitRun, Person, Run, Situation
 from irleed.runs.results import RESULTS, read_results
