@@ -25,7 +25,7 @@ from irleed.algorithms.iq import SacIrleed
 from irleed.experiments.hopper.data import ENV_ID, POLICIES, Teachers, data_sets, kept_demonstrations
 from irleed.experiments.statistics import interval
 from irleed.rollout import HostBackend
-from irleed.rollout.trials import learn_and_try
+from irleed.rollout.host import learn_and_try
 from irleed.runs.checkpoint import Checkpointer
 from irleed.runs.directory import keep, kept, plain
 

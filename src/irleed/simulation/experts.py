@@ -19,7 +19,7 @@ from irleed.policies.actor import Actor
 from irleed.policies.ensemble import EnsemblePolicy
 from irleed.rollout import AbstractBackend, HostBackend, sampled_action
 from irleed.rollout.evaluation import Played
-from irleed.rollout.trials import learn_and_try
+from irleed.rollout.host import learn_and_try
 from irleed.runs.directory import prepare
 from irleed.simulation.critics import CriticDemonstrator, draw_demonstrators, save_critic, to_demonstrations
 

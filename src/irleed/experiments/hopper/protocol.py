@@ -22,7 +22,7 @@ from irleed.data.transitions import Transitions
 from irleed.experiments.hopper.config import LAST, HopperConfig, check
 from irleed.experiments.hopper.data import ENV_ID, POLICIES, data_sets, kept_demonstrations
 from irleed.rollout import HostBackend, greedy_action
-from irleed.rollout.trials import learn_and_try
+from irleed.rollout.host import learn_and_try
 from irleed.runs.checkpoint import Checkpointer
 from irleed.runs.directory import keep, kept
 
