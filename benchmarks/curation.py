@@ -22,7 +22,7 @@ from irleed.algorithms.iq import OfflineIrleed
 from irleed.algorithms.tabular.planning import Averaged
 from irleed.algorithms.tabular.visitation import expected_return
 from irleed.algorithms.training import train_all
-from irleed.analysis.curation import Run, curate
+from irleed.analysis.curation import Assessment, weigh
 from irleed.data import Demonstrations, ReadOptions
 from irleed.data.transitions import Transitions, stack
 from irleed.envs.jax import CartPole
@@ -62,8 +62,8 @@ class Config:
 def weights(data: Demonstrations, policy: Policy, found: Expertise) -> dict[str, np.ndarray]:
     """By way, of every episode."""
     bias = np.nan_to_num(np.asarray(found.bias))
-    run = Run(policy, data.names, np.asarray(found.precision), bias, ReadOptions())
-    half, most = (curate(data, run, share) for share in (0.5, 0.75))
+    run = Assessment(policy, data.names, np.asarray(found.precision), bias, ReadOptions())
+    half, most = (weigh(data, run, share) for share in (0.5, 0.75))
     every = np.ones(data.episodes)
     return dict(zip(WAYS, (every, half.keep.astype(float), most.keep.astype(float), half.weight), strict=True))
 

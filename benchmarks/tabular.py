@@ -195,7 +195,7 @@ def _whole_fit(spec: Spec) -> dict[str, Any]:
     from irleed.simulation.mdp import simulate
 
     mdp, planner = _world(spec).mdp, _planner(spec)
-    plays = {"demonstrators": spec.demonstrators, "episodes": spec.episodes, "horizon": spec.horizon}
+    plays = {"demonstrators": spec.demonstrators, "demonstrations": spec.episodes, "horizon": spec.horizon}
     data, truth = simulate(0, mdp, planner=planner, **plays)
     watch = _CompileWatch()
     found = fit(data, mdp, algorithm=tabular_algorithm(mdp, planner), progress=_tell)

@@ -123,7 +123,7 @@ def lake(tmp_path_factory):
     """Demonstrations on a frozen lake, whose reward is by state and action."""
     path = tmp_path_factory.mktemp("lake") / "data.npz"
     with contextlib.redirect_stdout(io.StringIO()), jax.numpy_dtype_promotion("strict"):
-        call("simulate", "--env", "FrozenLake-v1", "--out", path, "--demonstrators", "2", "--episodes", "3")
+        call("simulate", "--env", "FrozenLake-v1", "--out", path, "--demonstrators", "2", "--demonstrations", "3")
     return path
 
 
@@ -145,6 +145,7 @@ def test_fit_with_every_episode_its_own_demonstrator(lake, tmp_path, capsys):
     # The film itself where there is what draws it.
     assert {path.name for path in tmp_path.iterdir()} - {"film.webp", "film.png"} == {
         "fit.json", "policy.safetensors", "expertise.png", "expertise.pdf", "data.json", "run.json", "film.json",
+        "report.html",
     }  # fmt: skip
 
 
@@ -166,7 +167,19 @@ def test_inspect_shows_hostile_names_as_text(tmp_path, capsys):
     assert all(name in text for name in names) and "note: the observation never changes" in text
 
 
-COMMANDS = ("demo", "inspect", "fit", "curate", "report", "export", "simulate", "expert", "doctor", "experiment")
+COMMANDS = (
+    "demo",
+    "inspect",
+    "fit",
+    "evaluate",
+    "report",
+    "curate",
+    "export",
+    "simulate",
+    "expert",
+    "doctor",
+    "experiment",
+)
 HELPED = [(), *((name,) for name in COMMANDS), *(("experiment", name) for name in ("gridworld", "control", "hopper"))]
 
 

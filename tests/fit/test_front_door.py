@@ -10,10 +10,11 @@ import pytest
 
 import irleed
 from irleed.algorithms.iq import OfflineIrleed
-from irleed.analysis.curation import curate, read_run
+from irleed.analysis.curation import curate
 from irleed.data import ReadOptions
 from irleed.errors import ConfigError
 from irleed.export import export
+from irleed.runs.reader import read_fit
 
 pytestmark = pytest.mark.optax
 
@@ -52,8 +53,8 @@ def test_few_transitions_are_pointed_out_in_an_mdp_too():
 
 
 def test_with_an_mdp_tables_without_one_networks(fits):
-    assert isinstance(fits["tables"], irleed.Fit) and isinstance(fits["networks"], irleed.NetworkFit)
-    assert isinstance(fits["tables"].policy, irleed.TabularPolicy)
+    assert isinstance(fits["tables"].policy, irleed.TabularPolicy) and fits["tables"].members is None
+    assert isinstance(fits["networks"].policy, irleed.EnsemblePolicy) and fits["networks"].weights is None
 
 
 def test_data_and_mdp_may_be_paths(fits, tmp_path):
@@ -61,7 +62,7 @@ def test_data_and_mdp_may_be_paths(fits, tmp_path):
     irleed.save_mdp(GRID.mdp, tmp_path / "mdp.npz", shape=(2, 2))
     found = irleed.fit(tmp_path / "data.npz", str(tmp_path / "mdp.npz"))
     np.testing.assert_array_equal(found.policy.probabilities, fits["tables"].policy.probabilities)
-    assert found.origin.grid == (2, 2) and found.origin.path == str(tmp_path / "data.npz")
+    assert found.origin.grid == (2, 2) and found.origin.given["data"] == str(tmp_path / "data.npz")
 
 
 def test_how_a_path_is_read_is_kept(tmp_path):
@@ -69,11 +70,11 @@ def test_how_a_path_is_read_is_kept(tmp_path):
     reading = ReadOptions(demonstrator="episode")
     found = irleed.fit(tmp_path / "data.npz", reading=reading, algorithm=SMALL, members=2)
     assert len(found.expertise.names) == 4
-    assert read_run(found.save(tmp_path / "run")).reading == reading
+    assert read_fit(found.save(tmp_path / "run")).reading == reading
 
 
 def test_states_need_their_mdp():
-    with pytest.raises(ConfigError, match="^mdp: got none, expected the MDP whose states"):
+    with pytest.raises(ConfigError, match="^the MDP: got neither, expected --mdp FILE or --env ID"):
         irleed.fit(walks())
 
 
@@ -118,7 +119,7 @@ def test_what_is_saved_is_a_run_to_all_that_read_runs(fits, kind, tmp_path):
     kept = json.loads((folder / "fit.json").read_text())
     assert kept["ranking"] == list(found.expertise.ranking) and kept["config"]["data"] == "in memory"
     assert (folder / "maps.png").exists() == (kind == "tables")
-    weighed = curate(found.origin.data, read_run(folder))
+    weighed = curate(found.origin.data, folder)
     assert len(weighed.weight) == 4
     export(folder, tmp_path / "out")
     loaded = irleed.load_policy(tmp_path / "out" / "policy.safetensors")

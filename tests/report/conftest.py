@@ -50,14 +50,24 @@ def runs(tmp_path_factory, compiled_once):
 def _gridworld(folder: Path) -> None:
     world = paper_gridworld()
     save_mdp(world.mdp, folder / "mdp.npz", (world.rows, world.columns))
-    call("simulate", "--mdp", folder / "mdp.npz", "--demonstrators", 3, "--episodes", 10, "--out", folder / "grid.npz")
+    call(
+        "simulate",
+        "--mdp",
+        folder / "mdp.npz",
+        "--demonstrators",
+        3,
+        "--demonstrations",
+        10,
+        "--out",
+        folder / "grid.npz",
+    )
     call("fit", folder / "grid.npz", "--mdp", folder / "mdp.npz", "--out", folder / "gridworld")
 
 
 def _networks(folder: Path) -> None:
     poles = "--env", "CartPole-v1", "--critic", "cartpole", "--max-precision", 1, "--bias-scale", 30
-    call("simulate", *poles, "--demonstrators", 4, "--episodes", 4, "--out", folder / "poles.npz")
-    call("fit", folder / "poles.npz", "--steps", 200, "--seeds", 2, "--out", folder / "networks")
+    call("simulate", *poles, "--demonstrators", 4, "--demonstrations", 4, "--out", folder / "poles.npz")
+    call("fit", folder / "poles.npz", "--steps", 200, "--members", 2, "--out", folder / "networks")
 
 
 @pytest.fixture

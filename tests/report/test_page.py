@@ -13,7 +13,7 @@ from irleed.cli import main
 from irleed.cli.fit import FitCommand
 from irleed.errors import ConfigError, DataError
 from irleed.report import compare, differences, expertise, facts, returns
-from irleed.report.page import page, write
+from irleed.report.page import page, report
 from irleed.runs.kinds import Estimate, FitRun, Person
 from irleed.runs.reader import read_run
 
@@ -101,7 +101,7 @@ def test_a_page_points_at_nothing_outside(runs, names):
 
 def test_a_page_is_small_and_the_same_for_the_same_runs(runs, tmp_path):
     folders = list(runs.values())
-    first, second = write(folders, tmp_path / "a.html"), write(folders, tmp_path / "b.html")
+    first, second = report(folders, tmp_path / "a.html"), report(folders, tmp_path / "b.html")
     assert first.read_bytes() == second.read_bytes()
     assert first.stat().st_size < 5e6
 
@@ -304,4 +304,4 @@ def test_the_command_writes_beside_the_run_or_where_it_is_told(copy, tmp_path, c
     with pytest.raises(SystemExit):
         main(["report", str(folder), str(folder)])
     with pytest.raises(ConfigError, match="a place to write"):
-        write([folder], tmp_path / "no" / "such" / "report.html")
+        report([folder], tmp_path / "no" / "such" / "report.html")

@@ -128,7 +128,7 @@ def steady_policy() -> EnsemblePolicy:
             "expected discrete actions, and nobody to imitate",
         ),
         (["--stages", "-1"], "0 or more"),
-        (["--copies", "0"], "1 or more"),
+        (["--num-envs", "0"], "1 or more"),
         (["--imitate", "nobody"], "a saved critic, or one of cartpole"),
     ],
 )

@@ -3,6 +3,7 @@
 import base64
 import hashlib
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
@@ -11,20 +12,34 @@ from irleed._io.files import beside
 from irleed.errors import ConfigError
 from irleed.report import compare, differences, experiment, expertise, facts, returns
 from irleed.report.markup import Safe, counted, element, join, listed, listing, number, paragraph, part
+from irleed.runs.directory import REPORT
 from irleed.runs.kinds import ExperimentRun, FitRun, Run
 from irleed.runs.reader import read_run
 
 
-def write(runs: list[Path], out: Path) -> Path:
-    """Read run directories, and write the page about them."""
-    content = page([read_run(Path(folder)) for folder in runs]).encode()
+def report(runs: str | Path | Sequence[str | Path], out: str | Path | None = None) -> Path:
+    """Write one self-contained HTML page about a run, or a comparison of several; returns where it is.
+
+    **Arguments:**
+
+    - `runs`: the folder of a fit or of an experiment, or several.
+    - `out`: the page to write; by default, of one run, report.html in its folder.
+    """
+    folders = [Path(each) for each in ([runs] if isinstance(runs, str | Path) else runs)]
+    if not folders:
+        raise ConfigError("runs", got="none", expected="one folder or more", remedy="name the run")
+    if out is None and len(folders) > 1:
+        expected, remedy = "where to write the comparison", "give --out report.html"
+        raise ConfigError("--out", got="nothing", expected=expected, remedy=remedy)
+    path = folders[0] / REPORT if out is None else Path(out)
+    content = page([read_run(folder) for folder in folders]).encode()
     try:
-        with beside(out) as file:
+        with beside(path) as file:
             file.write(content)
     except OSError as error:
         got, remedy = error.strerror or str(error), "choose another with --out"
-        raise ConfigError(f"--out {out}", got=got, expected="a place to write", remedy=remedy) from error
-    return out
+        raise ConfigError(f"--out {path}", got=got, expected="a place to write", remedy=remedy) from error
+    return path
 
 
 def page(runs: list[Run]) -> str:

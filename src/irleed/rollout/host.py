@@ -12,12 +12,12 @@ import numpy as np
 from irleed._typing import Array, Bool, Float, Key, Shaped
 from irleed.algorithms.agent import AbstractAgent, AgentState
 from irleed.algorithms.interaction import advance_on_host, begin_on_host, sound
-from irleed.algorithms.training import Progress, in_parts
+from irleed.algorithms.training import Losses, Progress, in_parts
 from irleed.data.transitions import Transitions
 from irleed.envs.host import HostEnv, make_host
 from irleed.envs.host.mujoco import TASKS
 from irleed.envs.step import Transition
-from irleed.rollout.base import AbstractBackend, ActorAct, counted, greedy_action, how_many
+from irleed.rollout.base import AbstractBackend, ActorAct, counted, greedy_action, how_many, in_steps
 from irleed.rollout.evaluation import Played
 from irleed.runs.checkpoint import Checkpointer
 
@@ -68,7 +68,7 @@ class HostBackend(AbstractBackend):
         demonstrators: int,
         progress: Progress | None = None,
         checkpointer: Checkpointer | None = None,
-    ) -> AgentState:
+    ) -> tuple[AgentState, Losses]:
         """See `AbstractBackend.learn`.
 
         What goes on inside an environment cannot be kept. Every part of a run, a twentieth or a thousand rounds, begins
@@ -84,7 +84,8 @@ class HostBackend(AbstractBackend):
             return state, np.mean([np.asarray(info.loss) for info in infos], 0)
 
         part = max(-(-agent.rounds // HOST_PARTS), LEAST_PART)
-        return in_parts(start, on, len(keys), agent.rounds, part, told, checkpointer)[0]
+        state, losses = in_parts(start, on, len(keys), agent.rounds, part, told, checkpointer)
+        return state, in_steps(agent, losses)
 
     def close(self) -> None:
         """Let go of the environments."""

@@ -25,11 +25,11 @@ from irleed.runs.checkpoint import FOLDER
 from irleed.runs.fields import read_json, refuse
 
 RUN, FORMAT, VERSION = "run.json", "irleed-run", 1
-ANSWER, POLICY = "fit.json", "policy.safetensors"
+ANSWER, POLICY, REPORT = "fit.json", "policy.safetensors", "report.html"
 # What a run writes besides; in a folder that is not a run, files of these names are somebody's.
 WRITTEN = (
     "data.json", "departures.json", "history.jsonl", "film.json", "film.webp", "film.png", "expertise.png",
-    "expertise.pdf", "maps.png", "maps.pdf", "baselines", "tensorboard", FOLDER, ANSWER, POLICY,
+    "expertise.pdf", "maps.png", "maps.pdf", "baselines", "tensorboard", FOLDER, ANSWER, POLICY, REPORT,
 )  # fmt: skip
 COLUMNS = ("obs", "row", "action", "terminated", "truncated", "demonstrator", "episode", "reward")
 

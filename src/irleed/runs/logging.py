@@ -4,12 +4,13 @@ import importlib
 import json
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
 from irleed._io.files import beside
 from irleed.errors import ConfigError
+from irleed.runs.checkpoint import Log
 
 LIBRARIES = {"tensorboard": "tensorboardX", "wandb": "wandb"}  # by what they are called on the command line
 
@@ -101,8 +102,20 @@ class WeightsAndBiases:
             self._run.finish()
 
 
+def logs_of(names: Sequence[str], folder: Path, identity: str, config: Mapping[str, object]) -> list[Log]:
+    """history.jsonl of a run, and the logs of these names besides."""
+    found: list[Log] = [History(folder / "history.jsonl")]
+    for name in dict.fromkeys(names):
+        tensorboard = name == "tensorboard"
+        found.append(TensorBoard(folder / name) if tensorboard else WeightsAndBiases(folder, identity, config))
+    return found
+
+
 def library(log: str) -> Any:
     """The library that a log is written with; an error that names the extra where it is not installed."""
+    if log not in LIBRARIES:
+        expected = " or ".join(LIBRARIES)
+        raise ConfigError("--log", got=log, expected=expected, remedy="choose one of them, or leave it out")
     name = LIBRARIES[log]
     try:
         return importlib.import_module(name)

@@ -65,7 +65,7 @@ class Experts(NamedTuple):
 
 def by_reward(backend: AbstractBackend, keys: Shaped[Array, " P"], agent: SoftQExpert, told: Progress) -> Experts:
     """Soft Q-learning on the true reward."""
-    learnt = backend.learn(agent, keys, None, 0, told).learner
+    learnt = backend.learn(agent, keys, None, 0, told)[0].learner
     return _critics(jax.vmap(agent.policy)(learnt.parameters), learnt.diverged, learnt.parameters.actor.network)
 
 
@@ -97,7 +97,7 @@ def by_actor_critic(
     """Soft actor-critic on the true reward, or from data; so many stages are kept, if there is a place for them."""
     demonstrators = 0 if data is None else 1
     if stages is None:
-        learnt = backend.learn(agent, keys, data, demonstrators, told).learner
+        learnt = backend.learn(agent, keys, data, demonstrators, told)[0].learner
     else:
         watched = {"every": -(-agent.steps // count), "episodes": STAGE_EPISODES, "look": stages.keep}
         learnt = learn_and_try(agent, keys, backend, keys[0], data, demonstrators, progress=told, **watched)[0].learner

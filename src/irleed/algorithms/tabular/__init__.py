@@ -1,8 +1,9 @@
-"""IRLEED in finite MDPs; maximum-entropy IRL is its special case.
+"""IRLEED in finite MDPs, Eqs. (2)-(10) of the paper; maximum-entropy IRL is its special case (the Remark on IRL).
 
-- `irleed`: the maximum a posteriori estimate, over `curvature` (Newton's method) and `posterior` (widths, intervals).
-- `paper_protocol`: the paper's protocol, step by step.
-- `planning` and `visitation`: policies of rewards, and visits of policies; `linear` has the linear maps below both.
+- `irleed`: the converged estimate, over `curvature` (Newton's method) and `posterior` (widths of priors, intervals).
+- `paper_protocol`: the published protocol.
+- `planning`: the values and policies of a reward. `visitation`: visits, returns and counts of a policy or of data.
+  `linear`: the linear maps below both.
 """
 
 from irleed.algorithms.tabular.irleed import Irleed

@@ -56,8 +56,10 @@ class Irleed(eqx.Module):
     - `prior`: inverse variances; with `evidence`, `prior.bias` is only where the search for the biases' width starts.
     - `curvature`: `Written` Hessians, or `Probed` ones where features are many.
     - `evidence`: integrate weights and biases out when judging precisions and the biases' width.
-    - `learn_precision`, `learn_bias`: what is estimated; neither is maximum-entropy IRL, see `maxent`.
+    - `learn_precision`: whether precisions are estimated, or held at 1.
+    - `learn_bias`: whether biases are estimated, or held at 0. With neither this is maximum-entropy IRL, see `maxent`.
     - `tolerance`: stop when a further step would gain less than this in log posterior.
+    - `max_steps`: Newton steps at most.
     """
 
     planner: AbstractPlanner = Soft()

@@ -53,7 +53,7 @@ def learn(
     data = jax.tree.map(lambda leaf: np.repeat(leaf, members, 0), data)
     keys = jax.random.split(train_key, data.size.shape[0])
     if isinstance(method, AbstractAgent):
-        state = backend.learn(method, keys, data, DEMONSTRATORS, checkpointer=checkpointer).learner
+        state = backend.learn(method, keys, data, DEMONSTRATORS, checkpointer=checkpointer)[0].learner
     else:
         state, _ = train_all(method, keys, data, backend.actions, DEMONSTRATORS, checkpointer=checkpointer)
 
