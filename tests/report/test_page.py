@@ -1,4 +1,4 @@
-"""The report as a file: its structure, and what it says. See test_reading.py and test_browser.py for the rest."""
+"""The report as a file: its structure, and what it says. See test_reader.py and test_browser.py for the rest."""
 
 import dataclasses
 import json
@@ -12,7 +12,7 @@ import tyro
 from irleed.cli import main
 from irleed.cli.fit import FitCommand
 from irleed.errors import ConfigError, DataError
-from irleed.report import compare, expertise, facts, maps, returns
+from irleed.report import compare, differences, expertise, facts, returns
 from irleed.report.page import page, report
 from irleed.runs.kinds import Estimate, FitRun, Person
 from irleed.runs.reader import read_run
@@ -290,7 +290,7 @@ def test_large_grids_are_pictures():
         *(person(name, 1.0, 0.5, 2.0) for name in "abc"), members=None, weights=tuple(bias[0].tolist()),
         bias=tuple(map(tuple, bias.tolist())), grid=(300, 300),
     )  # fmt: skip
-    shown = "".join(maps.contents(run))
+    shown = "".join(differences.maps(run))
     assert shown.count("<img") == 4 and len(shown) < 2e6
 
 

@@ -13,8 +13,8 @@ from rich.text import Text
 
 from irleed._io import text as _text
 from irleed._typing import Array, Bool, Float, Int, Scalar
-from irleed.data.cautions import FEW
 from irleed.data.formats.base import library
+from irleed.data.summary import FEW
 
 INTERVAL = 0.9
 HEADINGS = ("demonstrator", "n", "skill", "precision", "bias", "loglik", "weight")

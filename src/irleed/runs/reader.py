@@ -9,7 +9,7 @@ from pathlib import Path
 from irleed._io.files import file_digest
 from irleed._io.text import name
 from irleed.data import ReadOptions
-from irleed.data.formats.folders import inside
+from irleed.data.formats.base import inside
 from irleed.data.limits import EXPANSION
 from irleed.runs.directory import ANSWER, BASELINES, POLICY
 from irleed.runs.fields import Fields, content, read_json, read_lines, refuse
