@@ -17,7 +17,7 @@ MOST_POINTS, MOST_ROWS = 400, 40
 
 def section(run: FitRun, level: int, key: str) -> Safe:
     """The curve, or why there is none."""
-    title, took = "How it learnt", f"{counted(run.steps, 'step')} in {number(run.seconds)} s."
+    title, took = "Training", f"{counted(run.steps, 'step')} in {number(run.seconds)} s."
     if len(run.history) < 2:
         return part(level, title, key, paragraph(f"{took} The run has no learning curve."))
     measure = run.measure.replace("_", " ")

@@ -1,4 +1,4 @@
-"""What was learnt, and how good it is: returns of the policy beside those of every demonstrator."""
+"""The policy: returns of the policy beside those of every demonstrator."""
 
 from irleed._io.text import name
 from irleed.report import svg
@@ -14,7 +14,7 @@ def section(run: FitRun, level: int, key: str, room: int = MOST_FILM) -> Safe:
     rows = [(row, 1) for row in policies(run)] + [(row, 0) for row in demonstrators(run)]
     words = [paragraph(sentence) for sentence in said(run)]
     if not rows:
-        return part(level, "What was learnt, and how good it is", key, *words, *_film(run, room))
+        return part(level, "The policy", key, *words, *_film(run, room))
     shown = rows[:MOST_DRAWN]
     more = f" The first {len(shown)} of {len(rows)}." if len(shown) < len(rows) else ""
     drawn = svg.forest(
@@ -31,7 +31,7 @@ def section(run: FitRun, level: int, key: str, room: int = MOST_FILM) -> Safe:
     caption = "Mean return of an episode: squares are the policy, circles the demonstrators." + more
     return part(
         level,
-        "What was learnt, and how good it is",
+        "The policy",
         key,
         *words,
         element("div", figure(caption, drawn), values, class_="figures"),
