@@ -4,7 +4,7 @@ import statistics
 from collections.abc import Sequence
 
 from irleed.report import svg
-from irleed.report.markup import Safe, counted, details, figure, listed, number, paragraph, table
+from irleed.report.markup import Safe, counted, details, figure, listed, paragraph, table
 from irleed.runs.kinds import EpisodeSkill, FitRun, Person
 
 MOST_DRAWN, MOST_DOTS = 40, 200  # demonstrators, and episodes of each
@@ -15,38 +15,43 @@ LEAST = 0.1  # and at least so much in skill
 DEVIATION = 1.4826  # the standard deviation of a normal variable over its median absolute deviation
 
 
-def contents(run: FitRun, order: Sequence[Person]) -> list[Safe]:
-    """A strip of episodes for each demonstrator, and those unlike the rest by number."""
-    if not run.episodes:
-        return []
-    own: dict[int, list[EpisodeSkill]] = {}
+Found = dict[str, list[EpisodeSkill]]  # by the name of the demonstrator
+
+
+def by_demonstrator(run: FitRun, order: Sequence[Person]) -> Found:
+    """The episodes of each demonstrator, in the order of the ranking."""
+    own: Found = {person.name: [] for person in order}
     for each in run.episodes:
-        own.setdefault(each.who, []).append(each)
-    place = {person.name: number for number, person in enumerate(run.people)}
-    shown = [(person.name, own[place[person.name]]) for person in order if place[person.name] in own]
-    odd = {name: unlike(found) for name, found in shown}
-    rows = [(name, _dots(found, odd[name])) for name, found in shown[:MOST_DRAWN]]
+        own[run.people[each.who].name].append(each)
+    return {name: found for name, found in own.items() if found}
+
+
+def plot(found: Found) -> Safe:
+    """A strip of episodes for each demonstrator."""
+    rows = [(name, _dots(own)) for name, own in list(found.items())[:MOST_DRAWN]]
     drawn = svg.dotted(
         rows,
-        label=f"skill in each episode of {counted(len(rows), 'demonstrator')}, in the order of the ranking. "
-        "The table has the values.",
+        label=f"skill in each episode of {counted(len(rows), 'demonstrator')} from top to bottom, in the order of the "
+        "ranking. The table has the values.",
         axis="skill in an episode",
         references=(0.0, 1.0),
     )
-    listed_rows = [(name, each.episode, each.value, each in odd[name]) for name, found in shown for each in found]
-    listed_rows = [(name, n, value, "yes" if is_odd else "") for name, n, value, is_odd in listed_rows[:MOST_ROWS]]
-    more = f"; the first {MOST_ROWS} of {len(run.episodes)}" if len(run.episodes) > MOST_ROWS else ""
-    values = table(
-        f"Skill in each episode{more}; episodes count from 0",
-        ["demonstrator", "episode", "skill", "unlike the rest"],
-        listed_rows,
-    )
-    left = f" The first {MOST_DRAWN} of {len(shown)} demonstrators." if len(shown) > MOST_DRAWN else ""
+    left = f" The first {MOST_DRAWN} of {len(found)} demonstrators." if len(found) > MOST_DRAWN else ""
+    return figure(f"Skill in each episode; orange: unlike the demonstrator's other episodes.{left}", drawn)
+
+
+def contents(found: Found) -> list[Safe]:
+    """Episodes unlike the others of their demonstrator by number, and all of them as a table."""
+    rows = []
+    for name, own in found.items():
+        odd = unlike(own)
+        rows += [(name, each.episode, each.value, "yes" if each in odd else "") for each in own]
+    more = f"; the first {MOST_ROWS} of {len(rows)}" if len(rows) > MOST_ROWS else ""
     caption = (
-        "Skill in each episode, drawn towards that of its demonstrator the more the fewer choices it holds. Orange: "
-        f"unlike the demonstrator's other episodes.{left}"
+        f"Skill in each episode, drawn towards the demonstrator's where the episode is short{more}; numbers from 0"
     )
-    return [paragraph(_said(odd)), figure(caption, drawn), details("Skill in each episode as a table", values)]
+    values = table(caption, ["demonstrator", "episode", "skill", "unlike the others"], rows[:MOST_ROWS])
+    return [paragraph(_said(found)), details("Skill in each episode", values)]
 
 
 def unlike(found: Sequence[EpisodeSkill]) -> list[EpisodeSkill]:
@@ -59,23 +64,29 @@ def unlike(found: Sequence[EpisodeSkill]) -> list[EpisodeSkill]:
     return sorted(far, key=lambda each: -abs(each.value - middle))
 
 
-def _said(odd: dict[str, list[EpisodeSkill]]) -> str:
+def _said(found: Found) -> str:
+    odd = {name: unlike(own) for name, own in found.items()}
     told = [
-        f"{name}: " + listed([f"{each.episode} (skill {number(round(each.value, 2))})" for each in found], MOST_NAMED)
-        for name, found in odd.items()
-        if found
+        f"{name}: " + listed([f"{each.episode} (skill {_short(each.value)})" for each in own], MOST_NAMED)
+        for name, own in odd.items()
+        if own
     ]
     if not told:
-        return "No episode is unlike the others of its demonstrator in skill."
+        return "No episode differs much in skill from the others of its demonstrator."
     more = f"; and of {counted(len(told) - MOST_NAMED, 'more demonstrator')}" if len(told) > MOST_NAMED else ""
     return f"Episodes unlike the others of their demonstrator, by number: {'; '.join(told[:MOST_NAMED])}{more}."
 
 
-def _dots(found: Sequence[EpisodeSkill], odd: Sequence[EpisodeSkill]) -> list[tuple[float, str, bool]]:
-    """As many as can be drawn, those unlike the rest among them."""
-    usual = [each for each in found if each not in odd]
-    usual = usual[:: -(-len(usual) // MOST_DOTS)] if usual else []
+def _dots(own: Sequence[EpisodeSkill]) -> list[tuple[float, str, bool]]:
+    """As many as can be drawn, those unlike the others among them."""
+    odd = unlike(own)
+    usual = [each for each in own if each not in odd]
+    usual = usual[:: max(1, -(-len(usual) // MOST_DOTS))]
     return [
-        (each.value, f"episode {each.episode}: skill {number(round(each.value, 2))}", each in odd)
+        (each.value, f"episode {each.episode}: skill {_short(each.value)}", each in odd)
         for each in [*usual, *odd[:MOST_DOTS]]
     ]
+
+
+def _short(value: float) -> str:
+    return f"{value:.2f}".replace("-", "\u2212")

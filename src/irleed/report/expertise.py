@@ -41,6 +41,8 @@ def section(run: FitRun, level: int, key: str) -> Safe:
     if biases:
         caption = f"Bias: relative to the shared {_values(run)}; 0 is none; same order."
         plots.append(_plot(biases, caption, "bias, with 90 % interval", (0.0,)))
+    found = episodes.by_demonstrator(run, order)
+    plots += [episodes.plot(found)] if found else []
     return part(
         level,
         "The demonstrators",
@@ -50,7 +52,7 @@ def section(run: FitRun, level: int, key: str) -> Safe:
         element("div", *plots, class_="figures"),
         _all(run, order),
         *_crossed(run, order),
-        *episodes.contents(run, order),
+        *(episodes.contents(found) if found else []),
     )
 
 
@@ -171,15 +173,16 @@ def _uncertain(run: FitRun) -> list[str]:
     order = compared(run)
     chance = np.diagonal(chances(order), 1)
     close = [
-        f"{first.name} and {second.name} ({p:.2f})"
+        f"{first.name} over {second.name} {p:.2f}"
         for first, second, p in zip(order, order[1:], chance, strict=False)
         if p < SURE
     ]
     if not close:
         return []
+    more = f"; and {counted(len(close) - MOST_GROUPS, 'more pair')}" if len(close) > MOST_GROUPS else ""
     return [
         "Neighbours in the ranking whose order may be chance, with the probability that the first is better: "
-        f"{listed(close, MOST_GROUPS)}. More episodes would narrow the intervals."
+        f"{'; '.join(close[:MOST_GROUPS])}{more}. More episodes would narrow the intervals."
     ]
 
 
@@ -217,12 +220,12 @@ def _all(run: FitRun, order: list[Person]) -> Safe:
             "bias": person.bias,
             "transitions": person.transitions,
             "log likelihood": person.log_likelihood,
-            "weight in the shared policy": None if person.weight is None else f"{person.weight:.0%}",
+            "weight": None if person.weight is None else f"{person.weight:.0%}",
         }
         for rank, person in enumerate(order[:MOST_ROWS], 1)
     ]
     more = f"; the first {MOST_ROWS} of {len(order)}" if len(order) > MOST_ROWS else ""
-    caption = f"Demonstrators by {ranked_by(run)}; 90 % intervals in brackets{more}"
+    caption = f"Demonstrators by {ranked_by(run)}; 90 % intervals in brackets; weight: in what is learnt{more}"
     return table(caption, list(rows[0]), [list(row.values()) for row in rows])
 
 

@@ -161,7 +161,7 @@ def expertise_bars(
         least, most = (end(np.concatenate([*known, [0.0, 1.0]])) for end in (np.min, np.max))
         room = 0.04 * (most - least)
         _bars(panels[0], skill, order, (least - room, most + room), (0.0, 1.0))
-        panels[0].set(xlabel="skill (0 = random actions, 1 = what the others would do)")
+        panels[0].set(xlabel="skill (0 = random, 1 = as the others)")
     axes = panels[-1]
     limits = _limits(*_filled(precision, low, high))
     _bars(axes, (precision, low, high), order, limits, (1.0,))
@@ -184,7 +184,8 @@ def _bars(axes: Axes, bars: Bars, order, limits: tuple[float, float], references
     axes.hlines(place, np.maximum(low, limits[0]), np.minimum(high, limits[1]), color=COLOURS[0], linewidth=1.2)
     axes.plot(centre, place, "o", color=COLOURS[0], clip_on=False)
     for cut, edge, marker in ((low < limits[0], limits[0], "<"), (high > limits[1], limits[1], ">")):
-        axes.plot(np.full(cut.sum(), edge), place[cut], marker, color=COLOURS[0], clip_on=False)
+        if cut.any():  # an empty line counts as a mark in the corner of the figure
+            axes.plot(np.full(cut.sum(), edge), place[cut], marker, color=COLOURS[0], clip_on=False)
     axes.set_xlim(limits)
     axes.spines[["left", "top", "right"]].set_visible(False)
     axes.tick_params(axis="y", length=0)
