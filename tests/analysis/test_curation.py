@@ -10,11 +10,13 @@ import numpy as np
 import pytest
 from scipy.special import log_softmax
 
+from irleed.algorithms.iq import OfflineIrleed
 from irleed.analysis.curation import Assessment, curate, weigh
 from irleed.cli import main
 from irleed.data import Demonstrations, Episode, ReadOptions, limits, load, save
 from irleed.data.transitions import Inputs
 from irleed.errors import ConfigError, DataError, SpaceError
+from irleed.fit.networks import fit_networks
 from irleed.model.actions import Softmax
 from irleed.model.networks import Mlp
 from irleed.policies.actor import Actor
@@ -297,3 +299,19 @@ def test_a_policy_that_is_not_the_run_s_is_refused(tmp_path):
     (kept / "fit.json").write_text(json.dumps(found | {"files": sums}))
     with pytest.raises(DataError, match="got another file than was written.*expected SHA-256 00000000"):
         Assessment.of(kept)
+
+
+@pytest.mark.optax
+def test_equally_good_demonstrators_keep_most_of_the_sample():
+    """A fit of four who act alike, as networks estimate them: at least 80 % of their episodes in effect."""
+    random = np.random.default_rng(0)
+    episodes = []
+    for number in range(32):
+        obs = random.normal(size=(31, 2)).astype(np.float32)
+        right = random.random(30) < 1 / (1 + np.exp(-4 * obs[:-1, 0]))
+        episodes.append(Episode(obs, right.astype(np.int32), False, f"{number % 4}"))
+    data = Demonstrations.from_episodes(episodes)
+    small = OfflineIrleed(hidden=(16,), steps=1_000, batch_size=32, learning_rate=3e-3)
+    with jax.numpy_dtype_promotion("standard"):
+        found = weigh(data, Assessment.of(fit_networks(data, small, members=1)))
+    assert found.episode_skill is not None and found.effective_episodes >= 0.8 * data.episodes
