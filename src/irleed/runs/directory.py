@@ -20,7 +20,7 @@ from irleed._io.files import beside, digest, sweep, temporary, write_signed, wri
 from irleed._io.lock import LOCK, locked
 from irleed._io.npz import CORRUPT
 from irleed.data.demonstrations import Demonstrations
-from irleed.data.formats.folders import inside
+from irleed.data.formats.base import inside
 from irleed.errors import ConfigError
 from irleed.runs.checkpoint import FOLDER
 from irleed.runs.fields import read_json, refuse
