@@ -8,8 +8,10 @@ import numpy as np
 
 from irleed._typing import Array, Int
 from irleed.data.cautions import cautions
+from irleed.data.choices import choices, sentences
 from irleed.data.demonstrations import Demonstrations
 from irleed.data.lazy import LazyRows, chunks
+from irleed.data.transitions import are_choices
 
 MOST_VALUES = 1000  # a histogram of more actions than this tells nobody anything
 MOST_ENTRIES = 64  # ranges and histograms of more entries than this are too many to look at
@@ -49,6 +51,7 @@ def summarise(demonstrations: Demonstrations) -> dict[str, Any]:
             *_constant(observation, "observation"),
             *_unused(histogram),
             *(_constant(_describe(action), "action") if histogram is None else ()),
+            *(() if are_choices(data) else sentences(choices(action))),
             *_copied(data, repeated),
             *cautions(data),
         ],

@@ -17,6 +17,7 @@ from irleed.data.demonstrations import Demonstrations
 from irleed.data.transitions import Transitions, are_choices, stack
 from irleed.envs.step import Actions, Bounds
 from irleed.errors import DivergedError
+from irleed.fit import vectors
 from irleed.fit.defaults import Algorithm, network_algorithm
 from irleed.fit.judgement import judge
 from irleed.fit.result import AbstractFit, Origin
@@ -126,7 +127,11 @@ def fit_networks(
     parameters = jax.tree.map(lambda leaf: np.asarray(leaf)[kept], state.parameters)
     policy = EnsemblePolicy(jax.vmap(algorithm.policy)(parameters), learnt_from.conditioning)
     policy = jax.tree.map(np.asarray, policy)
-    expertise = _counted(judge(seen.names, algorithm, parameters, data), seen).without_few()
+    expertise = judge(seen.names, algorithm, parameters, data)
+    if isinstance(actions, Bounds) and len(data.demonstrator) == seen.transitions:
+        unseen = vectors.held_out(seen, [chosen[member] for member in kept])
+        expertise = vectors.judged(expertise, algorithm, parameters, data, seen.episode, actions, unseen)
+    expertise = _counted(expertise, seen).without_few()
     chance = at_chance(seen, expertise, continuous=isinstance(actions, Bounds))
     return NetworkFit(
         policy=policy,

@@ -12,6 +12,7 @@ from irleed._typing import Int, Shaped
 from irleed.algorithms.agent import AbstractAgent
 from irleed.algorithms.base import AbstractOffline
 from irleed.data import cautions, lazy
+from irleed.data.choices import choices
 from irleed.data.conditioning import Conditioning
 from irleed.data.demonstrations import Demonstrations
 from irleed.data.ranges import Ranges
@@ -46,7 +47,10 @@ def check(data: Demonstrations, algorithm: Algorithm, backend: AbstractBackend |
         got = f"{type(algorithm).__name__}, which is for one whole number each"
         expected = "an algorithm for actions that are any numbers"
         raise SpaceError("actions", got=got, expected=expected, remedy="choose irleed, iq, ileed or bc")
-    return _choices(np.asarray(data.action), backend) if discrete else _bounds(vectors(data), backend)
+    if discrete:
+        return _choices(np.asarray(data.action), backend)
+    bounds = _bounds(vectors(data), backend)
+    return _with_choices(bounds, vectors(data), backend) if isinstance(algorithm, AbstractOffline) else bounds
 
 
 def needed(backend: AbstractBackend | None) -> AbstractBackend:
@@ -180,6 +184,20 @@ def _bounds(action: Shaped[np.ndarray, "N A"], backend: AbstractBackend | None) 
         expected = f"{bounds.low[column]:g} to {bounds.high[column]:g}, the environment's"
         raise SpaceError("actions", got=got, expected=expected, remedy="--clip brings them within")
     return bounds
+
+
+def _with_choices(bounds: Bounds, action: Shaped[np.ndarray, "N A"], backend: AbstractBackend | None) -> Bounds:
+    """The same with the entries that are choices; nobody told us the bounds of those but the values themselves."""
+    low, high = bounds.low.copy(), bounds.high.copy()
+    values: list[tuple[float, ...]] = [()] * bounds.size
+    free = [True] * bounds.size
+    for each in choices(action):
+        values[each.entry], free[each.entry] = each.values, each.free
+        if backend is None:
+            ends = action[:, each.entry]
+            low[each.entry] = min(each.values) if min(each.values) == ends.min() else low[each.entry]
+            high[each.entry] = max(each.values) if max(each.values) == ends.max() else high[each.entry]
+    return Bounds(low, high, values, free)
 
 
 def _own_bounds(ranges: Ranges) -> tuple[np.ndarray, np.ndarray]:

@@ -30,6 +30,8 @@ class Expertise(eqx.Module):
       for networks, of the shared values. NaN where an algorithm knows no bias.
     - `log_likelihood`: mean log probability of their actions under their own fitted policy.
     - `weight`: their share in what is known about the shared reward; sums to one.
+    - `gain`, `offset`: of vectors, how large actions are relative to the shared policy's, and how far they are off on
+      average, in the action's own units; NaN for entries that are choices. None where an algorithm knows neither.
 
     An ensemble's intervals say nothing of a demonstrator with a handful of transitions, of whom every resample is the
     same: `without_few` removes them, and who has fewer than 10 transitions and no interval is not ranked. The posterior
@@ -46,6 +48,8 @@ class Expertise(eqx.Module):
     bias_high: Float[Array, " D"]
     log_likelihood: Float[Array, " D"]
     weight: Float[Array, " D"]
+    gain: Float[Array, " D"] | None = None
+    offset: Float[Array, "D A"] | None = None
 
     @property
     def ranking(self) -> tuple[str, ...]:
@@ -65,7 +69,7 @@ class Expertise(eqx.Module):
 
     def to_dict(self) -> list[dict[str, object]]:
         """One plain dictionary a demonstrator, for JSON."""
-        columns = [field for field in self.__dataclass_fields__ if field != "names"]
+        columns = self._columns
         return [
             {
                 "name": name,
@@ -87,7 +91,7 @@ class Expertise(eqx.Module):
     def to_frame(self) -> Any:
         """A pandas DataFrame, a row for each demonstrator, by name, the most precise first."""
         pandas = library("pandas", "formats")
-        columns = {name: np.asarray(getattr(self, name)) for name in self.__dataclass_fields__ if name != "names"}
+        columns = {name: list(np.asarray(getattr(self, name))) for name in self._columns}
         frame = pandas.DataFrame(columns, index=pandas.Index(self.names, name="demonstrator"))
         return frame.iloc[self._order]
 
@@ -96,6 +100,10 @@ class Expertise(eqx.Module):
         rows = [("th", HEADINGS), *(("td", row) for row in self._rows(limit))]
         lines = ["".join(f"<{tag}>{html.escape(_text.visible(cell))}</{tag}>" for cell in row) for tag, row in rows]
         return f"<table><caption>{CAPTION}</caption>{''.join(f'<tr>{line}</tr>' for line in lines)}</table>"
+
+    @property
+    def _columns(self) -> list[str]:
+        return [name for name in self.__dataclass_fields__ if name != "names" and getattr(self, name) is not None]
 
     @property
     def _order(self) -> Int[np.ndarray, " D"]:
@@ -129,6 +137,8 @@ def _interval(value: Scalar, low: Scalar, high: Scalar) -> str:
     return f"{value:.2f}" if np.isnan(low) else f"{value:.2f} [{low:.2f}, {high:.2f}]"
 
 
-def _plain(value: float) -> float | None:
-    """A number for JSON, which knows neither NaN nor infinity."""
+def _plain(value: Any) -> Any:
+    """A number, or a list of them, for JSON, which knows neither NaN nor infinity."""
+    if np.ndim(value):
+        return [_plain(each) for each in value]
     return float(value) if np.isfinite(value) else None

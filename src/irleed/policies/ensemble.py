@@ -12,7 +12,7 @@ from irleed._typing import Array, Bool, Float, Shaped
 from irleed.data.conditioning import Conditioning
 from irleed.envs.step import Actions, Bounds
 from irleed.errors import DataError, SpaceError
-from irleed.model.actions import ActionDistribution, Categorical, Softmax, Squashing
+from irleed.model.actions import ActionDistribution, Categorical, Mixing, Softmax, Squashing
 from irleed.model.networks import Mlp
 from irleed.policies.actor import Actor, EnsembleActor
 from irleed.policies.base import Policy, checked_actions
@@ -37,6 +37,8 @@ class EnsemblePolicy(Policy):
     @property
     def actions(self) -> Actions:
         """The number of discrete actions, or the bounds of vectors."""
+        if isinstance(self.members.head, Mixing):
+            return self.members.head.bounds
         if isinstance(self.members.head, Squashing):
             middle, half = (np.asarray(part)[0] for part in (self.members.head.middle, self.members.head.half))
             return Bounds(middle - half, middle + half)

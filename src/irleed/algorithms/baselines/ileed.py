@@ -119,4 +119,4 @@ def mixture_log_prob(
 ) -> Float[Array, "*B"]:
     r"""$\log(\rho\,\pi(a) + (1 - \rho)\,u(a))$, with $u$ the uniform distribution."""
     follows, uniform = jnp.log(skill + LEAST), jnp.log(1.0 - skill + LEAST)
-    return jnp.logaddexp(follows + policy.log_prob(action), uniform + policy.uniform_log_prob())
+    return jnp.logaddexp(follows + policy.log_prob(action), uniform + policy.uniform_log_prob(action))
