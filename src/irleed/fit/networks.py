@@ -132,7 +132,7 @@ def fit_networks(
         unseen = vectors.held_out(seen, [chosen[member] for member in kept])
         expertise = vectors.judged(expertise, algorithm, parameters, data, seen.episode, actions, unseen)
     expertise = _counted(expertise, seen).without_few()
-    chance = at_chance(seen, expertise, continuous=isinstance(actions, Bounds))
+    chance = at_chance(seen, expertise, actions)
     return NetworkFit(
         policy=policy,
         expertise=expertise,

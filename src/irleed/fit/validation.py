@@ -119,25 +119,38 @@ def clipped(data: Demonstrations, bounds: Bounds) -> Demonstrations:
     return eqx.tree_at(lambda d: d.action, data, action.astype(np.asarray(data.action).dtype))
 
 
-def at_chance(data: Demonstrations, expertise: Expertise, *, continuous: bool = False) -> list[str]:
+def at_chance(data: Demonstrations, expertise: Expertise, actions: Actions) -> list[str]:
     """A sentence, if the mean log likelihood is that of a policy which does not look at the observation.
 
-    Such a policy takes actions as often as they occur in the data or, if they are continuous, by a normal distribution
-    of their mean and variance. Its parameters are counted against it (AIC), so that little data raise no alarm.
+    Such a policy takes actions as often as they occur in the data or, of vectors, each option of a choice as often, and
+    other numbers by a normal distribution of their mean and variance. Its parameters are counted against it (AIC), so
+    that little data raise no alarm.
     """
     action = np.asarray(data.action).reshape(data.transitions, -1)
-    if continuous:
-        variance = action.astype(float).var(0)
-        blind, free = -0.5 * np.log(2 * np.pi * np.e * variance).sum(), 2 * len(variance)
-    else:
-        _, count = np.unique(action, return_counts=True)
-        blind, free = float(np.log(count / count.sum()) @ count / count.sum()), len(count) - 1
+    kinds = (((), False),) if isinstance(actions, int) else tuple(zip(actions.values, actions.free, strict=True))
+    parts = [_blind(column, values, free) for column, (values, free) in zip(action.T, kinds, strict=True)]
+    blind, free = sum(level for level, _ in parts), sum(count for _, count in parts)
     blind -= free / data.transitions
     found = float(np.average(expertise.log_likelihood, weights=expertise.transitions))
     if free == 0 or not found < blind + GAIN * action.shape[1]:
         return []
     compared = f"{found:.3f} a transition, where a policy that ignores observations has {blind:.3f}"
     return [f"log likelihood at chance: {compared}; little or nothing was learnt of how actions depend on them"]
+
+
+def _blind(column: Shaped[np.ndarray, " N"], values: tuple[float, ...], free: bool) -> tuple[float, int]:
+    """The mean log likelihood of an entry by such a policy, and how many parameters that has."""
+    inside = np.full(len(column), free)
+    level, count = 0.0, 0
+    if values or not free:
+        option = np.where(free & ~np.isin(column, np.asarray(values, column.dtype)), np.nan, column)
+        inside = np.isnan(option)
+        _, often = np.unique(option, return_counts=True)
+        level, count = float(np.log(often / often.sum()) @ often / often.sum()), len(often) - 1
+    if inside.any() and np.ptp(column[inside]) > 0:
+        variance = float(column[inside].astype(float).var())
+        level, count = level - 0.5 * np.log(2 * np.pi * np.e * variance) * inside.mean(), count + 2
+    return level, count
 
 
 def _choices(action: np.ndarray, backend: AbstractBackend | None) -> int:

@@ -1,6 +1,7 @@
-"""What an ensemble's shared policies say about demonstrators whose actions are vectors; see `irleed.model.residuals`."""
+"""What an ensemble says about demonstrators whose actions are vectors; see `irleed.model.residuals`."""
 
 import dataclasses
+import functools
 from typing import Any
 
 import jax
@@ -8,13 +9,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from irleed._typing import Array, Bool, Int
-from irleed.algorithms.base import AbstractOffline
 from irleed.algorithms.iq import OfflineIrleed
 from irleed.data.demonstrations import Demonstrations
 from irleed.data.transitions import Transitions
 from irleed.envs.step import Bounds
-from irleed.model.actions import Mixed
+from irleed.fit.defaults import Algorithm
 from irleed.model.expertise import INTERVAL, Expertise
+from irleed.model.mixed import Mixed
 from irleed.model.residuals import Choices, Residuals, residuals
 
 ROWS = 4096  # transitions in a batch
@@ -22,10 +23,10 @@ ROWS = 4096  # transitions in a batch
 
 def judged(
     found: Expertise,
-    algorithm: AbstractOffline,
+    algorithm: Algorithm,
     parameters: Any,
     data: Transitions,
-    episode: Int[np.ndarray, " N"],
+    episode: Int[Array, " N"],
     actions: Bounds,
     held_out: Bool[np.ndarray, "K N"],
 ) -> Expertise:
@@ -39,7 +40,7 @@ def judged(
     (shared, action, counted), chances = _predicted(algorithm, parameters, data, held_out, rows)
     choices = [Choices(chance, np.rint(option).astype(int)) for chance, option in chances]
     who = np.asarray(data.demonstrator)[rows]
-    best, draws = residuals(shared, action, counted, who, episode[rows], len(found.names), choices)
+    best, draws = residuals(shared, action, counted, who, np.asarray(episode)[rows], len(found.names), choices)
     tail = (1 - INTERVAL) / 2
     low, high = (Residuals(*(np.quantile(each, end, axis=0) for each in draws)) for end in (tail, 1 - tail))
     precision, share = np.exp(best.log_precision), np.exp(best.log_precision) * found.transitions
@@ -62,12 +63,10 @@ def judged(
 def held_out(data: Demonstrations, chosen: list[Int[np.ndarray, " E"]]) -> Bool[np.ndarray, "K N"]:
     """Of each member, the transitions of episodes that are not among those it learnt from.
 
-    Members that learnt from all of them have none, and take no part if there are others. Where somebody has one episode,
-    which no member can do without, everybody is judged by all their transitions.
+    Where these are none of somebody's, as of those with a single episode, everybody is judged by all transitions.
     """
     left = np.array([~np.isin(np.arange(data.episodes), own) for own in chosen])
-    alone = np.bincount(data.owner, minlength=data.demonstrators) < 2
-    if alone.any() or not left.any():
+    if len(np.unique(data.owner[left.any(0)])) < data.demonstrators:
         return np.ones((len(chosen), data.transitions), bool)
     return left[:, data.episode]
 
@@ -85,15 +84,18 @@ def _predicted(
             seen = _seen(algorithm, one, data.obs[part], data.action[part])
             parts.append(jax.tree.map(lambda leaf, first=first: np.asarray(leaf, float)[: len(rows) - first], seen))
         found = jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
-        share = own[rows] / weight
-        found = jax.tree.map(lambda leaf: leaf * share.reshape(-1, *(1,) * (leaf.ndim - 1)), found)
+        found = jax.tree.map(functools.partial(_scaled, own[rows] / weight), found)
         total = found if total is None else jax.tree.map(np.add, total, found)
     return total
 
 
+def _scaled(share: np.ndarray, leaf: np.ndarray) -> np.ndarray:
+    return leaf * share.reshape(-1, *(1,) * (leaf.ndim - 1))
+
+
 @jax.jit
 def _seen(algorithm, parameters, obs, action):
-    """The shared greedy numbers, those chosen, which of them count; and of each choice the chances and what was chosen."""
+    """Greedy numbers, those of the actions, and which count; of each choice log probabilities and what was chosen."""
     found = algorithm.policy(parameters).batch(obs)
     if isinstance(found, Mixed):
         options = zip(found.choices, found.options(action), strict=True)

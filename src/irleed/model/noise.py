@@ -11,8 +11,9 @@ import jax.numpy as jnp
 
 from irleed._typing import Array, Float, Int
 from irleed.data.transitions import Row
-from irleed.model.actions import Mixed, SquashedGaussian
+from irleed.model.actions import SquashedGaussian
 from irleed.model.demonstrators import Description, log_precision_of
+from irleed.model.mixed import Mixed
 
 Vectors = SquashedGaussian | Mixed
 

@@ -1,14 +1,15 @@
 r"""Everyone's precision and bias from how their actions differ from those of a shared policy.
 
-With actions scaled to bounds from -1 to 1, $m(s)$ what the shared policy does and Gaussian noise $\xi$, demonstrator $i$
-does $m + W_i m + b_i + \sigma\xi/\sqrt{\beta_i}$: a linear function of what the shared policy does, so that it is also
-known where they never were. The multiple of $m$ in it is their *gain* $g_i$: how fast they are. The rest of $W_i m +
-b_i$ is their *bias*: off to one side, or turned. Each kind of coefficient has a Gaussian prior around zero, one for every
-demonstrator, whose width is the evidence's: biases that nothing supports vanish. What demonstrators have in common is no
-bias; those who are far off count little for that.
+With actions scaled to bounds from -1 to 1, $m(s)$ what the shared policy does and Gaussian noise $\xi$, demonstrator
+$i$ does $m + W_i m + b_i + \sigma\xi/\sqrt{\beta_i}$: a linear function of what the shared policy does, so that it is
+also known where they never were. The multiple of $m$ in it is their *gain* $g_i$: how fast they are. The rest of
+$W_i m + b_i$ is their *bias*: off to one side, or turned. Each kind of coefficient has a Gaussian prior around zero,
+one for every demonstrator, whose width is the evidence's: biases that nothing supports vanish. What demonstrators have
+in common is no bias; those who are far off count little for that.
 
-Noise grows with what is done: somebody who is twice as fast is twice as far off. Of how noise depends on the gain, among
-demonstrators, at most the proportional part is taken out of their precision; if it does not depend on it, nothing is.
+Noise grows with what is done: somebody who is twice as fast is twice as far off. Of how noise depends on the gain,
+among demonstrators, at most the proportional part is taken out of their precision; if it does not depend on it,
+nothing is.
 
 Transitions of an episode are not independent: by how much their residuals agree within episodes, coefficients are less
 certain. Intervals are those of episodes drawn with replacement.
@@ -59,8 +60,9 @@ class Moments:
 
     def summed(self, weights: Float[np.ndarray, "D B"]) -> "Moments":
         """Weighted sums of these."""
-        parts = (np.tensordot(weights, each, 1) for each in (self.gram, self.cross, self.square, self.number))
-        return Moments(*parts, np.einsum("db,ebt->edt", weights, self.tables))
+        gram, cross = np.tensordot(weights, self.gram, 1), np.tensordot(weights, self.cross, 1)
+        tables = np.einsum("db,ebt->edt", weights, self.tables)
+        return Moments(gram, cross, weights @ self.square, weights @ self.number, tables)
 
     def without(self, common: Float[np.ndarray, "M F"]) -> "Moments":
         """With residuals from what is common besides the shared policy."""
@@ -92,8 +94,7 @@ def residuals(
 ) -> tuple[Residuals, Residuals]:
     """Of `count` demonstrators, and the same of episodes drawn with replacement, along a leading axis.
 
-    Numbers that are not counted, such as those at a bound that is a choice, are left out. Whoever has no transitions has
-    precision 1 and no bias.
+    Numbers that are not counted, such as those at a bound that is a choice, are left out.
     """
     shared, action, counted = (np.asarray(each, float) for each in (shared, action, counted))
     who, entries = np.asarray(demonstrator), shared.shape[1]
@@ -101,14 +102,18 @@ def residuals(
     inputs = np.concatenate([shared / size, np.ones((len(shared), 1))], 1)
     most = np.clip(MOST_NUMBERS // max(count * entries * (entries + 1) ** 2, 1), 2, MOST_BLOCKS)
     owner, block = _blocks(who, np.asarray(episode), int(most))
-    tables = np.stack([_table(each, block, len(owner)) for each in choices]) if choices else np.zeros((0, len(owner), 1))
+    tables = (
+        np.stack([_table(each, block, len(owner)) for each in choices]) if choices else np.zeros((0, len(owner), 1))
+    )
     blocks = _moments(inputs, action - shared, counted, block, len(owner), tables)
     belongs = (owner == np.arange(count)[:, None]).astype(float)
     whole = blocks.summed(belongs)
     state = _estimated(whole, blocks, owner)
     found, generator, draws = _answer(state, whole, size), np.random.default_rng(0), []
     for _ in range(DRAWS):
-        drawn = [np.bincount(generator.choice(own, len(own)), minlength=len(owner)) for own in map(np.flatnonzero, belongs)]
+        drawn = [
+            np.bincount(generator.choice(own, len(own)), minlength=len(owner)) for own in map(np.flatnonzero, belongs)
+        ]
         sums = blocks.summed(np.stack(drawn).astype(float))
         draws.append(_answer(_refined(state, sums.without(state.common), DRAW_ROUNDS), sums, size))
     return found, Residuals(*(np.stack(column) for column in zip(*draws, strict=True)))
@@ -151,8 +156,8 @@ def _estimated(whole: Moments, blocks: Moments, owner: np.ndarray) -> State:
     """By turns: what is common, how much transitions repeat each other, and all else."""
     people, entries, inputs = whole.cross.shape
     level = np.sqrt(np.maximum(whole.square.sum(0) / np.maximum(whole.number.sum(0), 1), LEAST**2))
-    start = np.zeros((people, entries, inputs)), np.ones(people), level, np.ones(3), np.zeros((entries, inputs)), 1.0
-    state = State(*start)
+    none = np.zeros((people, entries, inputs))
+    state = State(none, np.ones(people), level, np.ones(3), none[0], 1.0)
     for _ in range(OUTER):
         state = _refined(state, whole.without(state.common), INNER)
         bias = np.einsum("ief,iefg,ieg->ie", state.coefficient, whole.gram, state.coefficient)
@@ -214,10 +219,11 @@ def _answer(state: State, moments: Moments, size: Float[np.ndarray, " M"]) -> Re
     moment = moments.gram / np.maximum(moments.number, 1)[..., None, None]
     eye = np.arange(entries)
     power = (moment[:, eye, eye, eye] * size**2).sum(1)
-    along = (np.einsum("ief,ief->ie", state.coefficient[:, :, :-1], moment[:, eye, eye, :-1]) * size).sum(1)
-    gain = np.maximum(1 + along / np.maximum(power, LEAST), LEAST_GAIN)
+    first = moment[:, eye, eye, :-1] * size[:, None] / np.maximum(power, LEAST)[:, None, None]
+    own, common = (np.einsum("ief,ief->i", each[..., :-1], first) for each in (state.coefficient, state.common[None]))
+    gain = np.maximum(1 + common + own, LEAST_GAIN) / np.maximum(1 + common, LEAST_GAIN)
     rest = state.coefficient.copy()
-    rest[:, eye, eye] -= (gain[:, None] - 1) * size
+    rest[:, eye, eye] -= own[:, None] * size
     square = np.einsum("ief,iefg,ieg->ie", rest, moment, rest) / state.level**2
     square = np.maximum(square, 0).mean(1) if entries else np.zeros(people)
     grown = _growth(0.5 * np.log(state.noise), np.log(gain)) * np.log(gain)

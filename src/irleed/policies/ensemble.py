@@ -12,15 +12,20 @@ from irleed._typing import Array, Bool, Float, Shaped
 from irleed.data.conditioning import Conditioning
 from irleed.envs.step import Actions, Bounds
 from irleed.errors import DataError, SpaceError
-from irleed.model.actions import ActionDistribution, Categorical, Mixing, Softmax, Squashing
+from irleed.model.actions import ActionDistribution, Categorical, Softmax, Squashing
+from irleed.model.mixed import Mixing, outputs_of
 from irleed.model.networks import Mlp
 from irleed.policies.actor import Actor, EnsembleActor
 from irleed.policies.base import Policy, checked_actions
 from irleed.policies.layers import read_network, write_network
 
-DISCRETE, CONTINUOUS = "irleed-network-policy", "irleed-gaussian-policy"
+DISCRETE, CONTINUOUS, MIXED = "irleed-network-policy", "irleed-gaussian-policy", "irleed-mixed-policy"
 # By format, the arrays beside the layers, and how many axes each has after that of the members.
-FORMATS = {DISCRETE: {"sharpness": 0}, CONTINUOUS: {"middle": 1, "half": 1}}
+FORMATS = {
+    DISCRETE: {"sharpness": 0},
+    CONTINUOUS: {"middle": 1, "half": 1},
+    MIXED: {"middle": 1, "half": 1, "values": 2, "count": 1, "free": 1},
+}
 
 
 class EnsemblePolicy(Policy):
@@ -84,8 +89,12 @@ class EnsemblePolicy(Policy):
 
     def save(self, path: str | Path) -> None:
         """Write a safetensors file: arrays and a line of JSON, no code."""
-        form = CONTINUOUS if isinstance(self.members.head, Squashing) else DISCRETE
-        others = {name: getattr(self.members.head, name) for name in FORMATS[form]}
+        head = self.members.head
+        if isinstance(head, Mixing):
+            form, others = MIXED, _table(head.bounds, self.size)
+        else:
+            form = CONTINUOUS if isinstance(head, Squashing) else DISCRETE
+            others = {name: getattr(head, name) for name in FORMATS[form]}
         write_network(path, form, self.network, others, self.conditioning)
 
     @classmethod
@@ -95,8 +104,16 @@ class EnsemblePolicy(Policy):
         if form == DISCRETE:
             return cls(Actor(network, Softmax(**others)), conditioning)
         with refusing(path, "a saved policy"):
-            _check_bounds(others["middle"], others["half"], network.offsets[-1].shape[-1])
-        return cls(Actor(network, Squashing(**others)), conditioning)
+            bounds = _checked_bounds(**others)
+            if network.offsets[-1].shape[-1] != outputs_of(bounds):
+                raise ValueError(
+                    f"bounds of {bounds.size} numbers and layers with {network.offsets[-1].shape[-1]} outputs"
+                )
+        if form == CONTINUOUS:
+            return cls(Actor(network, Squashing(**others)), conditioning)
+        free = list(bounds.free)
+        inside = Squashing(others["middle"][:, free], others["half"][:, free])
+        return cls(Actor(network, Mixing(inside, bounds)), conditioning)
 
     def _distributions(self, observation: ArrayLike) -> tuple[ActionDistribution, int, tuple[int, ...]]:
         """The distributions for a batch of observations, their number, and the batch's own shape.
@@ -142,12 +159,42 @@ def _log_likelihoods(found: ActionDistribution, action: Array) -> Float[Array, "
     return jax.vmap(lambda each, taken: each.log_prob(taken))(found, action)
 
 
-def _check_bounds(middle: np.ndarray, half: np.ndarray, outputs: int) -> None:
-    """Raise a ValueError unless these are the finite bounds of an action space, with two outputs for each number."""
-    if middle.shape != half.shape or outputs != 2 * middle.shape[-1]:
-        raise ValueError(f"bounds of {middle.shape[-1]} numbers and layers with {outputs} outputs")
-    if np.ptp(middle, 0).any() or np.ptp(half, 0).any():
+def _table(bounds: Bounds, members: int) -> dict[str, np.ndarray]:
+    """Bounds as arrays, the same for all members; `values` has zeros where an entry has fewer than others."""
+    values = np.zeros((bounds.size, max(map(len, bounds.values))), np.float32)
+    for row, own in zip(values, bounds.values, strict=True):
+        row[: len(own)] = own
+    found = {
+        "middle": 0.5 * (bounds.low + bounds.high),
+        "half": 0.5 * (bounds.high - bounds.low),
+        "values": values,
+        "count": np.array(list(map(len, bounds.values)), np.float32),
+        "free": np.array(bounds.free, np.float32),
+    }
+    return {name: np.repeat(each[None], members, 0).astype(np.float32) for name, each in found.items()}
+
+
+def _checked_bounds(
+    middle: np.ndarray,
+    half: np.ndarray,
+    values: np.ndarray | None = None,
+    count: np.ndarray | None = None,
+    free: np.ndarray | None = None,
+) -> Bounds:
+    """Bounds of these arrays; a ValueError unless they are finite and those of an action space."""
+    given = [each for each in (middle, half, values, count, free) if each is not None]
+    if any(each.shape[:2] != middle.shape for each in given):
+        raise ValueError(f"bounds of {middle.shape[-1]} numbers beside those of others")
+    if any(np.ptp(each, 0).any() for each in given):
         raise ValueError("bounds that differ between the members")
     with np.errstate(over="ignore"):
-        if not np.isfinite([middle + half, middle - half]).all():
-            raise ValueError("bounds that are not finite")
+        low, high = middle[0] - half[0], middle[0] + half[0]
+    if not np.isfinite([low, high]).all():
+        raise ValueError("bounds that are not finite")
+    if values is None or count is None or free is None:
+        return Bounds(low, high)
+    whole = np.isin(count[0], np.arange(values.shape[-1] + 1)) & np.isin(free[0], (0, 1))
+    if not whole.all() or ((count[0] == 0) & (free[0] == 0)).any():
+        raise ValueError("entries of actions that are neither choices nor numbers")
+    own = [row[: int(number)].tolist() for row, number in zip(values[0], count[0], strict=True)]
+    return Bounds(low, high, own, free[0].astype(bool).tolist())

@@ -22,8 +22,9 @@ from irleed.algorithms.iq import objective
 from irleed.data.transitions import Inputs, Row, Transitions
 from irleed.envs.step import Actions
 from irleed.model import noise
-from irleed.model.actions import ActionDistribution, bias_size, spread_size
+from irleed.model.actions import ActionDistribution
 from irleed.model.demonstrators import gauge, log_precision_of, precision_weights
+from irleed.model.mixed import bias_size, spread_size
 from irleed.model.networks import AbstractBias, Activation, Linear, Mlp, biases
 from irleed.policies.actor import Actor
 
@@ -82,7 +83,7 @@ class OfflineIrleed(AbstractOffline):
     @classmethod
     def continuous(cls, **settings) -> "OfflineIrleed":
         """The settings for vectors; with ``**IQ_LEARN``, those of IQ-Learn."""
-        sizes = {"hidden": (128, 128), "batch_size": 64, "bias_hidden": (128, 128)}
+        sizes = {"hidden": (128, 128), "activation": "relu", "batch_size": 64, "bias_hidden": (128, 128)}
         bias = {"bias_learning_rate": 1e-4, "bias_penalty": 10.0}
         return cls(**{**sizes, **bias, "penalty": 0.01, **settings})
 
@@ -133,7 +134,9 @@ class OfflineIrleed(AbstractOffline):
             level=None if discrete else Mlp.init(level_keys[0], inputs, (*self.hidden, 1), self.activation),
             log_std=jnp.zeros(spread_size(actions), jnp.float32),
             log_precision=jnp.zeros(demonstrators, jnp.float32),
-            bias=biases(bias_key, biased, inputs, bias_size(actions), self.bias_hidden, self.activation, zero=not discrete),
+            bias=biases(
+                bias_key, biased, inputs, bias_size(actions), self.bias_hidden, self.activation, zero=not discrete
+            ),
         )
 
     def learning_rates(self) -> dict[str, Scalar]:
