@@ -3,7 +3,6 @@
 import dataclasses
 import functools
 import json
-import types
 
 import jax
 import numpy as np
@@ -210,10 +209,3 @@ def test_members_judge_episodes_that_they_have_not_learnt_from():
     rows = held_out(data, chosen)
     assert not rows[0].any() and set(data.episode[rows[1]]) == {3, 4}
     assert held_out(data, chosen[:1]).all()
-
-
-def test_agents_take_choices_for_numbers():
-    """An actor follows the gradient of its critic, which choices do not have."""
-    found = check(with_gripper(), OfflineIrleed.continuous(), None, 1)
-    backend = types.SimpleNamespace(observation_shape=(3,), actions=Bounds([-3.0, -1.0], [3.0, 1.0]))
-    assert found.choosing == (1,) and check(with_gripper(), SacIrleed(), backend, 1) == backend.actions

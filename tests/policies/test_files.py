@@ -34,7 +34,7 @@ def choice(count: float, free: float) -> dict[str, np.ndarray]:
     """The bounds of one entry with so many of two values."""
     value = np.tile(np.array([[0.0, 1.0]], np.float32), (2, 1, 1))
     told = {"count": np.full((2, 1), count, np.float32), "free": np.full((2, 1), free, np.float32)}
-    return {"middle": filled(2, 1), "half": filled(2, 1), "values": value, **told}
+    return {"least": 0 * filled(2, 1), "most": filled(2, 1), "values": value, **told}
 
 
 def tensors(form: str) -> dict[str, np.ndarray]:
@@ -111,6 +111,8 @@ def test_what_the_tests_below_change_is_sound(tmp_path, form):
         (MIXED, choice(0, 0), "neither choices nor numbers"),
         (MIXED, choice(1, 0.5), "neither choices nor numbers"),
         (MIXED, choice(1, 0), "layers with 2 outputs"),
+        (MIXED, {"most": 0 * filled(2, 1)}, "whose lowest number is not the lowest"),
+        (MIXED, {"most": np.full((2, 1), INF)}, "most with NaN or infinity"),
         (MIXED, {"values": filled(2, 2, 2)}, "beside those of others"),
         (MIXED, {"values": np.arange(4, dtype=np.float32).reshape(2, 1, 2)}, "bounds that differ"),
     ],

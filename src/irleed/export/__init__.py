@@ -110,7 +110,7 @@ def description(policy: Policy) -> dict[str, Any]:
         computation = QUANTITY
         if actions.choosing:
             action |= {"values": list(map(list, actions.values)), "free": list(actions.free)}
-            computation = (*MIXTURE, *QUANTITY)
+            computation = (*MIXTURE, *QUANTITY, "there, middle = (most + least) / 2 and half = (most - least) / 2")
     conditioned = policy.conditioning is not None
     between = "0" if last == 1 else f"N = 0 to {last - 1}, one after the other"
     direct = "" if network.direct is None else " + seen @ direct[k]"
@@ -144,6 +144,8 @@ def _meaning(name: str) -> str:
         "low": "[*observation]: the least that is left",
         "high": "[*observation]: the most that is left",
         "sharpness": "[K]: what the last layer's output is multiplied with",
+        "least": "[K, action]: the lower bounds, the same for all members",
+        "most": "[K, action]: the upper bounds, the same for all members",
         "values": "[K, action, value]: the values of entries that are choices, filled up with zeros",
         "count": "[K, action]: how many values an entry has",
         "free": "[K, action]: 1 if an entry can be other numbers as well, else 0",

@@ -24,7 +24,7 @@ DISCRETE, CONTINUOUS, MIXED = "irleed-network-policy", "irleed-gaussian-policy",
 FORMATS = {
     DISCRETE: {"sharpness": 0},
     CONTINUOUS: {"middle": 1, "half": 1},
-    MIXED: {"middle": 1, "half": 1, "values": 2, "count": 1, "free": 1},
+    MIXED: {"least": 1, "most": 1, "values": 2, "count": 1, "free": 1},
 }
 
 
@@ -111,9 +111,11 @@ class EnsemblePolicy(Policy):
                 )
         if form == CONTINUOUS:
             return cls(Actor(network, Squashing(**others)), conditioning)
-        free = list(bounds.free)
-        inside = Squashing(others["middle"][:, free], others["half"][:, free])
-        return cls(Actor(network, Mixing(inside, bounds)), conditioning)
+        inside = Squashing.into(bounds.inside)
+        middle, half = (
+            np.repeat(np.asarray(each)[None], len(network.offsets[-1]), 0) for each in (inside.middle, inside.half)
+        )
+        return cls(Actor(network, Mixing(Squashing(middle, half), bounds)), conditioning)
 
     def _distributions(self, observation: ArrayLike) -> tuple[ActionDistribution, int, tuple[int, ...]]:
         """The distributions for a batch of observations, their number, and the batch's own shape.
@@ -165,8 +167,8 @@ def _table(bounds: Bounds, members: int) -> dict[str, np.ndarray]:
     for row, own in zip(values, bounds.values, strict=True):
         row[: len(own)] = own
     found = {
-        "middle": 0.5 * (bounds.low + bounds.high),
-        "half": 0.5 * (bounds.high - bounds.low),
+        "least": bounds.low,
+        "most": bounds.high,
         "values": values,
         "count": np.array(list(map(len, bounds.values)), np.float32),
         "free": np.array(bounds.free, np.float32),
@@ -174,27 +176,26 @@ def _table(bounds: Bounds, members: int) -> dict[str, np.ndarray]:
     return {name: np.repeat(each[None], members, 0).astype(np.float32) for name, each in found.items()}
 
 
-def _checked_bounds(
-    middle: np.ndarray,
-    half: np.ndarray,
-    values: np.ndarray | None = None,
-    count: np.ndarray | None = None,
-    free: np.ndarray | None = None,
-) -> Bounds:
-    """Bounds of these arrays; a ValueError unless they are finite and those of an action space."""
-    given = [each for each in (middle, half, values, count, free) if each is not None]
-    if any(each.shape[:2] != middle.shape for each in given):
-        raise ValueError(f"bounds of {middle.shape[-1]} numbers beside those of others")
-    if any(np.ptp(each, 0).any() for each in given):
+def _checked_bounds(**parts: np.ndarray) -> Bounds:
+    """Bounds of the arrays of a file; a ValueError unless they are finite and those of an action space."""
+    shape = next(iter(parts.values())).shape
+    if any(each.shape[:2] != shape for each in parts.values()):
+        raise ValueError(f"bounds of {shape[-1]} numbers beside those of others")
+    if any(np.ptp(each, 0).any() for each in parts.values()):
         raise ValueError("bounds that differ between the members")
+    own = {name: each[0] for name, each in parts.items()}
     with np.errstate(over="ignore"):
-        low, high = middle[0] - half[0], middle[0] + half[0]
-    if not np.isfinite([low, high]).all():
-        raise ValueError("bounds that are not finite")
-    if values is None or count is None or free is None:
+        low = own["least"] if "least" in own else own["middle"] - own["half"]
+        high = own["most"] if "most" in own else own["middle"] + own["half"]
+        if not np.isfinite([low, high, high - low]).all():
+            raise ValueError("bounds that are not finite")
+    if "values" not in own:
         return Bounds(low, high)
-    whole = np.isin(count[0], np.arange(values.shape[-1] + 1)) & np.isin(free[0], (0, 1))
-    if not whole.all() or ((count[0] == 0) & (free[0] == 0)).any():
+    if not (low < high).all():
+        raise ValueError("bounds whose lowest number is not the lowest")
+    count, free = own["count"], own["free"]
+    whole = np.isin(count, np.arange(own["values"].shape[-1] + 1)) & np.isin(free, (0, 1))
+    if not whole.all() or ((count == 0) & (free == 0)).any():
         raise ValueError("entries of actions that are neither choices nor numbers")
-    own = [row[: int(number)].tolist() for row, number in zip(values[0], count[0], strict=True)]
-    return Bounds(low, high, own, free[0].astype(bool).tolist())
+    values = [row[: int(number)].tolist() for row, number in zip(own["values"], count, strict=True)]
+    return Bounds(low, high, values, free.astype(bool).tolist())
