@@ -106,7 +106,7 @@ def fit(
         returns=_earned(mdp, policy, demonstrations),
         history=tuple(history),
         converged=bool(algorithm.converged(state)),
-        warnings=(*few(demonstrations, POSTERIOR), *at_chance(demonstrations, expertise)),
+        warnings=(*few(demonstrations, POSTERIOR), *at_chance(demonstrations, expertise, mdp.actions)),
         seconds=time.perf_counter() - began,
     )
 
