@@ -120,7 +120,8 @@ def _expertise(expertise: Expertise, truth: dict[str, Any], earned: tuple[Return
     caption = (
         "90 % intervals; skill 1: as the others would act, 0: random; precision 1: the average; true bias: its scale"
     )
-    skill = None if expertise.skill is None else (expertise.skill, expertise.skill_low, expertise.skill_high)
+    ends = (expertise.skill, expertise.skill_low, expertise.skill_high)
+    skill = None if expertise.skill is None else [np.asarray(each) for each in ends]
     headings = ("demonstrator", "precision", "true\nprecision", "bias", "true\nbias", "mean\nreturn")
     headings = headings if skill is None else (headings[0], "skill", *headings[1:])
     table = _table("Each demonstrator's skill, by IRLEED", caption, headings)
