@@ -15,10 +15,9 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
-from kill import KINDS, demonstrations, ended, files, fit, make_small, started
+from kill import KINDS, demonstrations, ended, files, fit, started
 
 from irleed.analysis.curation import curate
-from irleed.analysis.curation import read_run as read_policy
 from irleed.data import load
 from irleed.errors import IrleedError
 from irleed.report.page import page
@@ -31,7 +30,7 @@ def answers(folder: Path) -> dict[str, object]:
     """What is said of a run: by each command its answer, or the line by which it refuses."""
     data = load(folder.parent / KINDS[folder.name][0])
     makes = {
-        "curate": lambda: curate(data, read_policy(folder)).rows(),
+        "curate": lambda: curate(data, folder).rows(),
         "report": lambda: page([read_run(folder)]),
     }
     found: dict[str, object] = {}
@@ -71,11 +70,10 @@ def flip(folder: Path, draw: random.Random, before: dict[str, object]) -> dict[s
 def main(kinds: list[str], flips: int, seed: int) -> bool:
     """Flip so many bits, and print what came of it; whether all went well."""
     draw, counts, by_file = random.Random(seed), Counter(), Counter()
-    make_small()
     with tempfile.TemporaryDirectory() as place:
         home = Path(place)
         demonstrations(home)
-        made = "simulate", "--env", "FrozenLake-v1", "--demonstrators", "2", "--episodes", "10"
+        made = "simulate", "--env", "FrozenLake-v1", "--demonstrators", "2", "--demonstrations", "10"
         ended(started(home / "states.txt", (*made, "--out", str(home / "states.npz"))))
         for kind in kinds:
             if ended(fit(home / kind, kind)) != 0:

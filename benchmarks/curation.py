@@ -22,14 +22,14 @@ from irleed.algorithms.iq import OfflineIrleed
 from irleed.algorithms.tabular.planning import Averaged
 from irleed.algorithms.tabular.visitation import expected_return
 from irleed.algorithms.training import train_all
-from irleed.analysis.curation import Run, curate
+from irleed.analysis.curation import Assessment, weigh
 from irleed.data import Demonstrations, ReadOptions
 from irleed.data.transitions import Transitions, stack
-from irleed.envs.cartpole import CartPole
-from irleed.envs.gridworld import paper_gridworld
-from irleed.experiments.control_data import DEMONSTRATORS, TASKS, play_data
-from irleed.experiments.control_methods import learn
-from irleed.experiments.hopper_data import ENV_ID, POLICIES, demonstrate
+from irleed.envs.jax import CartPole
+from irleed.envs.mdp import paper_gridworld
+from irleed.experiments.control.data import DEMONSTRATORS, TASKS, play_data
+from irleed.experiments.control.protocol import learn
+from irleed.experiments.hopper.data import ENV_ID, POLICIES, demonstrate
 from irleed.fit.defaults import tabular_algorithm
 from irleed.fit.judgement import judge
 from irleed.fit.tabular import fit
@@ -62,8 +62,8 @@ class Config:
 def weights(data: Demonstrations, policy: Policy, found: Expertise) -> dict[str, np.ndarray]:
     """By way, of every episode."""
     bias = np.nan_to_num(np.asarray(found.bias))
-    run = Run(policy, data.names, np.asarray(found.precision), bias, ReadOptions())
-    half, most = (curate(data, run, share) for share in (0.5, 0.75))
+    run = Assessment(policy, data.names, np.asarray(found.precision), bias, ReadOptions())
+    half, most = (weigh(data, run, share) for share in (0.5, 0.75))
     every = np.ones(data.episodes)
     return dict(zip(WAYS, (every, half.keep.astype(float), most.keep.astype(float), half.weight), strict=True))
 

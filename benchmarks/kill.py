@@ -18,7 +18,6 @@ systems with fork.
 import argparse
 import contextlib
 import dataclasses
-import importlib
 import json
 import os
 import random
@@ -45,16 +44,18 @@ from irleed.errors import DataError
 from irleed.rollout import host
 from irleed.runs.reader import read_run
 
-KEPT = ("--seeds", "2", "--checkpoint-every", "0")
+KEPT = ("--members", "2", "--checkpoint-every", "0")
+# Most of the time is to be spent on killing, not on learning.
+SMALL = ("--set", "hidden=16", "--set", "batch_size=32")
+PLAYED = (*SMALL, "--set", "learning_starts=100", "--set", "buffer_size=1000")
 KINDS = {
-    "offline": ("choices.npz", "--steps", "300", *KEPT),
-    "continuous": ("numbers.npz", "--steps", "100", *KEPT),
-    "online": ("choices.npz", "--env", "CartPole-v1", "--steps", "1000", *KEPT),
-    "online-continuous": ("numbers.npz", "--env", "Pendulum-v1", "--steps", "400", *KEPT),
+    "offline": ("choices.npz", "--steps", "300", *KEPT, *SMALL),
+    "continuous": ("numbers.npz", "--steps", "100", *KEPT, *SMALL),
+    "online": ("choices.npz", "--env", "CartPole-v1", "--steps", "1000", *KEPT, *PLAYED),
+    "online-continuous": ("numbers.npz", "--env", "Pendulum-v1", "--steps", "400", *KEPT, *PLAYED),
     "mdp": ("states.npz", "--env", "FrozenLake-v1"),
-    "baselines": ("choices.npz", "--steps", "60", "--baselines", *KEPT),
+    "baselines": ("choices.npz", "--steps", "60", "--baselines", *KEPT, *SMALL),
 }
-SMALL = {"hidden": (16,), "learning_starts": 100, "batch_size": 32, "buffer_size": 1000}
 LEAST_PART = 100  # steps of a part that is played
 TRAINING = re.compile(r"checkpoints/|(run\.json|history\.jsonl)$")  # files that are not of the final writes
 LONGEST_GAP = 2.0  # seconds between two files of the final writes: other methods are trained between some
@@ -78,23 +79,6 @@ def demonstrations(home: Path, episodes: int = 4, steps: int = 30) -> None:
         numbers.append(Episode(obs[:, :3], np.clip(wanted, -2, 2).astype(np.float32)[:, None], **common))
     save(Demonstrations.from_episodes(choices), home / "choices.npz")
     save(Demonstrations.from_episodes(numbers), home / "numbers.npz")
-
-
-def make_small() -> None:
-    """Let `irleed fit` take small algorithms, and parts of few steps: most of the time is to be spent on killing."""
-    command: Any = importlib.import_module("irleed.cli.fit")
-    make = command.network_algorithm
-    command.network_algorithm = lambda *given, **more: smaller(make(*given, **more))
-    host.LEAST_PART = LEAST_PART
-
-
-def smaller(algorithm: Any) -> Any:
-    """The same algorithm with `SMALL`, as far as it, or the learner that it makes play, has such settings."""
-    names = {field.name for field in dataclasses.fields(algorithm)}
-    changed = {name: value for name, value in SMALL.items() if name in names}
-    if "learner" in names:
-        changed["learner"] = smaller(algorithm.learner)
-    return dataclasses.replace(algorithm, **changed)
 
 
 def started(said: Path, arguments: tuple[str, ...]) -> int:
@@ -183,8 +167,8 @@ def files(folder: Path) -> list[Path]:
 
 
 def outcome(folder: Path) -> dict[str, Any]:
-    """What every file of a run comes to, by its path; but for what is volatile."""
-    return {str(path.relative_to(folder)): content(path) for path in files(folder)}
+    """What every file of a run comes to, by its path; but for what is volatile, and the page, which has it in it."""
+    return {str(path.relative_to(folder)): content(path) for path in files(folder) if path.name != "report.html"}
 
 
 def content(path: Path) -> Any:
@@ -244,11 +228,11 @@ def differing(one: dict[str, Any], other: dict[str, Any]) -> str:
 def kill(kinds: list[str], kills: int, seed: int) -> bool:
     """Kill so many runs, and tell how they fared."""
     draw, counts = random.Random(seed), Counter()
-    make_small()
+    host.LEAST_PART = LEAST_PART
     with tempfile.TemporaryDirectory() as place:
         home = Path(place)
         demonstrations(home)
-        made = "simulate", "--env", "FrozenLake-v1", "--demonstrators", "2", "--episodes", "10"
+        made = "simulate", "--env", "FrozenLake-v1", "--demonstrators", "2", "--demonstrations", "10"
         ended(started(home / "states.txt", (*made, "--out", str(home / "states.npz"))))
         expected = examples(home, kinds)
         for number in range(kills):

@@ -35,8 +35,8 @@ from irleed.algorithms.base import init
 from irleed.algorithms.iq import OfflineIrleed, OnlineIrleed
 from irleed.algorithms.training import train_all
 from irleed.data.transitions import Transitions
-from irleed.envs.cartpole import CartPole
 from irleed.envs.host import make_host
+from irleed.envs.jax import CartPole
 from irleed.errors import ConfigError
 from irleed.rollout import DeviceBackend
 

@@ -195,7 +195,7 @@ def _whole_fit(spec: Spec) -> dict[str, Any]:
     from irleed.simulation.mdp import simulate
 
     mdp, planner = _world(spec).mdp, _planner(spec)
-    plays = {"demonstrators": spec.demonstrators, "episodes": spec.episodes, "horizon": spec.horizon}
+    plays = {"demonstrators": spec.demonstrators, "demonstrations": spec.episodes, "horizon": spec.horizon}
     data, truth = simulate(0, mdp, planner=planner, **plays)
     watch = _CompileWatch()
     found = fit(data, mdp, algorithm=tabular_algorithm(mdp, planner), progress=_tell)
@@ -220,7 +220,7 @@ def _data(spec: Spec):
     import jax.numpy as jnp
 
     from irleed.algorithms.tabular.visitation import tabulate_rollouts
-    from irleed.experiments.gridworld import ACCURACY, MAX_PRECISION
+    from irleed.experiments.gridworld.config import ACCURACY, MAX_PRECISION
     from irleed.simulation.mdp import sample_demonstrators, simulate_rollouts
 
     mdp = _world(spec).mdp
@@ -243,7 +243,7 @@ def _data(spec: Spec):
 
 
 def _world(spec: Spec):
-    from irleed.envs.gridworld import gridworld
+    from irleed.envs.mdp import gridworld
 
     corners = (0, spec.columns - 1, spec.rows * spec.columns - 1)
     return gridworld(spec.rows, spec.columns, goals=dict.fromkeys(corners, 1.0), slip=spec.slip)

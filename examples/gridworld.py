@@ -1,16 +1,16 @@
-"""Who is how good, and one policy out of all, where the dynamics are known: python examples/gridworld.py"""
+"""Fit three demonstrators in a gridworld with known dynamics: python examples/gridworld.py"""
 
 import numpy as np
 
 import irleed
 
-# Four by four cells, the goal in the last; three people whose skill we know, as they are made up. With endless, nobody
-# plans for the end that the goal is: see docs/getting-started.md.
+# A 4 x 4 grid with the goal in the last cell, and three simulated demonstrators of known precision. With `endless`,
+# planners ignore that the goal ends the episode: see docs/getting-started.md.
 grid = irleed.gridworld(4, 4, goals={15: 1.0}, slip=0.1)
-demonstrations, truth = irleed.simulate(1, grid.mdp, demonstrators=3, episodes=20, max_precision=9.0, endless=True)
+data, truth = irleed.simulate(1, grid.mdp, demonstrators=3, demonstrations=20, max_precision=9.0, endless=True)
 print("true precisions:", np.round(truth.precision, 1))
 
-result = irleed.fit(demonstrations, grid, endless=True)
+result = irleed.fit(data, grid, endless=True)
 for row in result.expertise.to_dict():
     print(f"{row['name']}: {row['precision']:.2f} [{row['precision_low']:.2f}, {row['precision_high']:.2f}]")
 

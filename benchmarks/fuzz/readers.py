@@ -7,14 +7,14 @@ import numpy as np
 from rich.console import Console
 
 from fuzz.case import Case
-from irleed.analysis.curation import curate, read_run
+from irleed.analysis.curation import curate
 from irleed.cli import inspect
 from irleed.data import ReadOptions, lazy, load, summarise
-from irleed.envs.mdp_files import load_mdp
+from irleed.envs.mdp import load_mdp
 from irleed.export import description, export
-from irleed.policies.files import load_policy
+from irleed.policies import load_policy
 from irleed.policies.tabular import TabularPolicy
-from irleed.report.page import write
+from irleed.report.page import report
 
 RAW = (b"<img src=x", b"<script>alert(", b"<svg onload", b"onerror=alert(1)>")  # of `fuzz.values.NAMES`
 
@@ -57,13 +57,11 @@ def folder_of_run(case: Case, path: Path) -> list[bytes]:
     out.mkdir()
     which = case.reading.get("command")
     if which == "curate":
-        run = read_run(path)
-        found = curate(load(case.home / "data.npz", run.reading), run)
-        json.dumps(found.rows())
+        json.dumps(curate(case.home / "data.npz", path).rows())
     elif which == "export":
         export(path, out / "exported", onnx=False)
     else:
-        write([path], out / "report.html")
+        report(path, out / "report.html")
     texts = [file.read_bytes() for file in out.rglob("*") if file.is_file()]
     for text in texts:
         if found := [mark for mark in RAW if mark in text]:

@@ -2,18 +2,19 @@
 
 from irleed.algorithms.tabular.irleed import Irleed
 from irleed.algorithms.tabular.planning import Averaged, Soft
+from irleed.analysis.curation import Curation, curate
 from irleed.data import Demonstrations, Episode, load, save, summarise
-from irleed.envs.gridworld import Gridworld, gridworld, paper_gridworld
-from irleed.envs.mdp import FiniteMDP
-from irleed.envs.mdp_files import load_mdp, save_mdp
-from irleed.envs.toy_text import from_gymnasium
+from irleed.envs.mdp import FiniteMDP, Gridworld, from_gymnasium, gridworld, load_mdp, paper_gridworld, save_mdp
 from irleed.errors import ConfigError, DataError, DivergedError, IrleedError, SpaceError
+from irleed.export import export
 from irleed.fit.door import fit
-from irleed.fit.networks import NetworkFit, fit_networks
-from irleed.fit.tabular import Fit
+from irleed.fit.evaluate import evaluate
+from irleed.fit.result import Fit
 from irleed.model.demonstrators import Demonstrators, Prior
 from irleed.model.expertise import Expertise
 from irleed.policies import EnsemblePolicy, Policy, TabularPolicy, load_policy
+from irleed.report.page import report
+from irleed.rollout.evaluation import ReturnEstimate
 from irleed.simulation.mdp import Truth, simulate
 
 __version__ = "0.1.0"
@@ -21,6 +22,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Averaged",
     "ConfigError",
+    "Curation",
     "DataError",
     "Demonstrations",
     "Demonstrators",
@@ -33,21 +35,24 @@ __all__ = [
     "Gridworld",
     "Irleed",
     "IrleedError",
-    "NetworkFit",
     "Policy",
     "Prior",
+    "ReturnEstimate",
     "Soft",
     "SpaceError",
     "TabularPolicy",
     "Truth",
+    "curate",
+    "evaluate",
+    "export",
     "fit",
-    "fit_networks",
     "from_gymnasium",
     "gridworld",
     "load",
     "load_mdp",
     "load_policy",
     "paper_gridworld",
+    "report",
     "save",
     "save_mdp",
     "simulate",

@@ -10,9 +10,9 @@ from irleed.algorithms.experts import SoftQExpert
 from irleed.algorithms.interaction import Lanes, on_device, on_host, round_keys
 from irleed.algorithms.iq import OfflineIrleed, OnlineIrleed
 from irleed.data.transitions import Transitions, stack
-from irleed.envs.cartpole import CartPole
 from irleed.envs.host import make_host
-from irleed.envs.probes import endless
+from irleed.envs.jax import CartPole
+from irleed.envs.jax.probes import endless
 from irleed.envs.step import AbstractEnv, Transition
 
 pytestmark = pytest.mark.optax

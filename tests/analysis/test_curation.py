@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy.special import log_softmax
 
-from irleed.analysis.curation import Run, curate, read_run
+from irleed.analysis.curation import Assessment, curate, weigh
 from irleed.cli import main
 from irleed.data import Demonstrations, Episode, ReadOptions, limits, load, save
 from irleed.data.transitions import Inputs
@@ -37,25 +37,28 @@ def states(people=("anna", "ben")) -> Demonstrations:
     )
 
 
-def run(**changes) -> Run:
+def run(**changes) -> Assessment:
     settings = {"policy": TabularPolicy(TABLE), "names": ("anna", "ben"), "reading": ReadOptions()}
-    return Run(**{**settings, "precision": np.array([2.0, 0.5]), "bias": np.array([0.0, 1.0]), **changes})
+    return Assessment(**{**settings, "precision": np.array([2.0, 0.5]), "bias": np.array([0.0, 1.0]), **changes})
 
 
 def folder(path, data, names=("anna", "ben"), policy=None, bias=None):
     """A run as `irleed fit` leaves it, as far as it is looked at."""
     path.mkdir()
     (policy or TabularPolicy(TABLE)).save(path / "policy.safetensors")
-    rows = [{"name": name, "precision": 1.0 + i, "bias": bias} for i, name in enumerate(names)]
+    unknown = dict.fromkeys(("precision_low", "precision_high", "bias_low", "bias_high", "log_likelihood", "weight"))
+    known = {"bias": bias, "transitions": 5}
+    rows = [{"name": name, "precision": 1.0 + i, **known, **unknown} for i, name in enumerate(names)]
     reading = {"demonstrator": "data", "obs": [], "action": None}
-    found = {"expertise": rows, "config": {"reading": reading}, **({} if policy is None else {"members": 1})}
+    found = {"expertise": rows, "config": {"reading": reading}, "steps": 1, "seconds": 1.0}
+    found |= {} if policy is None else {"members": 1}
     (path / "fit.json").write_text(json.dumps(found))
     save(data, path.parent / "data.npz")
     return path
 
 
 def test_weights_are_precision_times_unbiased_share_times_likelihood():
-    data, found = states(), curate(states(), run())
+    data, found = states(), weigh(states(), run())
     likely = np.log(TABLE)[data.observation, data.action]
     mean = np.array([likely[data.episode == e].mean() for e in range(4)])
     np.testing.assert_allclose(found.log_likelihood, mean, rtol=1e-12)
@@ -72,7 +75,7 @@ def test_weights_are_precision_times_unbiased_share_times_likelihood():
 def test_the_heaviest_episodes_are_kept_until_they_have_their_share(share, kept):
     """Heaviest first: episodes of 4, 3, 2 and 1 steps, as only anna's precision counts and likelihoods are alike."""
     level = run(policy=TabularPolicy(np.full((2, 2), 0.5)), precision=np.array([2.0, 0.5]), bias=np.zeros(2))
-    found = curate(states(), level, share)
+    found = weigh(states(), level, share)
     assert found.keep.sum() == kept
     assert found.weight[found.keep].min() >= found.weight[~found.keep].max(initial=0)
 
@@ -87,7 +90,7 @@ def test_networks_say_how_likely_actions_are_as_they_act(monkeypatch, rows):
     data = Demonstrations.from_episodes(
         [Episode(random.normal(size=(6, 3)), random.integers(0, 2, 5), True, name) for name in ("anna", "ben")]
     )
-    found = curate(data, run(policy=EnsemblePolicy(member)))
+    found = weigh(data, run(policy=EnsemblePolicy(member)))
     logits = np.asarray(jax.vmap(network)(data.observation.astype(np.float32)))
     likely = log_softmax(logits, axis=-1)[np.arange(10), data.action]
     np.testing.assert_allclose(found.log_likelihood, [likely[:5].mean(), likely[5:].mean()], rtol=1e-4)
@@ -97,19 +100,19 @@ def test_states_and_actions_may_be_whole_floats():
     """A fit of tables takes them, so that its run has to score them too."""
     whole = states()
     floats = dataclasses.replace(whole, obs=whole.obs.astype(float), action=whole.action.astype(float))
-    np.testing.assert_array_equal(curate(floats, run()).log_likelihood, curate(whole, run()).log_likelihood)
+    np.testing.assert_array_equal(weigh(floats, run()).log_likelihood, weigh(whole, run()).log_likelihood)
 
 
 def test_data_that_were_not_fitted_are_refused():
     with pytest.raises(SpaceError, match="demonstrator 'carl', expected those of the run: anna, ben"):
-        curate(states(("anna", "carl")), run())
+        weigh(states(("anna", "carl")), run())
     with pytest.raises(SpaceError, match="actions: got 1, expected 0 to 0"):
-        curate(states(), run(policy=TabularPolicy(np.ones((2, 1)))))
+        weigh(states(), run(policy=TabularPolicy(np.ones((2, 1)))))
     with pytest.raises(SpaceError, match="observation: got 1, expected states 0 to 0"):
-        curate(states(), run(policy=TabularPolicy(np.full((1, 2), 0.5))))
+        weigh(states(), run(policy=TabularPolicy(np.full((1, 2), 0.5))))
     for share in (0.0, 1.1, float("nan")):
         with pytest.raises(ConfigError, match="--share"):
-            curate(states(), run(), share)
+            weigh(states(), run(), share)
 
 
 @pytest.mark.parametrize(
@@ -125,21 +128,22 @@ def test_data_that_were_not_fitted_are_refused():
 def test_scores_that_are_not_finite_are_refused(changes):
     """Sorted by such scores, episodes would be kept by their place in the file."""
     with pytest.raises(DataError, match=r"data, episode [01]: got a score of -?(nan|inf), expected a finite number"):
-        curate(states(), run(**changes))
+        weigh(states(), run(**changes))
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"expertise": [], "config": {"reading": 1}}', "nonsense"])
 def test_a_folder_that_is_no_run_is_refused(tmp_path, text):
-    with pytest.raises(DataError, match="expected the folder of a fit"):
-        read_run(tmp_path / "nowhere")
+    with pytest.raises(DataError, match="nothing, expected a run directory"):
+        Assessment.of(tmp_path / "nowhere")
+    TabularPolicy(TABLE).save(tmp_path / "policy.safetensors")
     (tmp_path / "fit.json").write_text(text)
     with pytest.raises(DataError, match="fit.json") as caught:
-        read_run(tmp_path)
+        Assessment.of(tmp_path)
     assert "\n" not in str(caught.value)
 
 
 def test_an_unknown_bias_counts_as_none(tmp_path):
-    found = read_run(folder(tmp_path / "run", states()))
+    found = Assessment.of(folder(tmp_path / "run", states()))
     assert found.bias.tolist() == [0, 0] and found.precision.tolist() == [1, 2]
 
 
@@ -149,7 +153,8 @@ def test_the_limit_of_memory_is_raised_by_name_and_not_by_a_run(tmp_path, monkey
     found = json.loads((kept / "fit.json").read_text())
     found["config"]["reading"]["expansion"] = 1e9
     (kept / "fit.json").write_text(json.dumps(found))
-    assert read_run(kept).reading == ReadOptions() and read_run(kept, 2.0).reading == ReadOptions(expansion=2.0)
+    assert Assessment.of(kept).reading == ReadOptions()
+    assert Assessment.of(kept, 2.0).reading == ReadOptions(expansion=2.0)
     monkeypatch.setattr(limits, "ALWAYS", 1)
     arguments = ["curate", str(tmp_path / "data.npz"), "--run", str(kept)]
     with pytest.raises(SystemExit):
@@ -163,7 +168,7 @@ def test_answers_of_newer_versions_are_refused(tmp_path):
     found = json.loads((kept / "fit.json").read_text())
     (kept / "fit.json").write_text(json.dumps(found | {"version": 99}))
     with pytest.raises(DataError, match="version: got 99, expected at most 1"):
-        read_run(kept)
+        Assessment.of(kept)
 
 
 @pytest.mark.parametrize("ending", [".csv", ".parquet", ".npz", ""])
@@ -172,7 +177,7 @@ def test_the_command_writes_weights_or_what_is_to_be_kept(tmp_path, capsys, endi
     before, out = source.read_bytes(), tmp_path / f"out{ending}"
     main(["curate", str(source), "--run", str(kept), "--out", str(out), "--share", "0.3"])
     assert "ben" in capsys.readouterr().out and source.read_bytes() == before
-    expected = curate(load(source), read_run(kept), 0.3)
+    expected = curate(source, kept, share=0.3)
     if ending == ".csv":
         rows = list(csv.DictReader(out.read_text().splitlines()))
         np.testing.assert_allclose([float(row["quality_score"]) for row in rows], expected.weight)
@@ -204,8 +209,8 @@ def test_data_that_the_run_was_not_fitted_to_are_refused(tmp_path, capsys):
     known = run(fingerprint=fingerprint(data))
     fewer = data.take(np.array([0, 1, 2]))
     with pytest.raises(SpaceError, match="data: got SHA-256 .*, expected .* the data of the run; .*--other-data"):
-        curate(fewer, known)
-    assert len(curate(fewer, known, other_data=True).keep) == 3
+        weigh(fewer, known)
+    assert len(weigh(fewer, known, other_data=True).keep) == 3
     kept = folder(tmp_path / "run", data)
     found = json.loads((kept / "fit.json").read_text())
     (kept / "fit.json").write_text(json.dumps(found | {"fingerprint": fingerprint(data)}))
@@ -225,4 +230,4 @@ def test_a_policy_that_is_not_the_run_s_is_refused(tmp_path):
     found, sums = json.loads((kept / "fit.json").read_text()), {"policy.safetensors": "0" * 64}
     (kept / "fit.json").write_text(json.dumps(found | {"files": sums}))
     with pytest.raises(DataError, match="got another file than was written.*expected SHA-256 00000000"):
-        read_run(kept)
+        Assessment.of(kept)

@@ -17,7 +17,7 @@ import pytest
 from irleed.cli import main
 from irleed.cli.parsing import parsed
 from irleed.data import Demonstrations, Episode, load, save
-from irleed.envs.mdp_files import load_mdp
+from irleed.envs.mdp import load_mdp
 from irleed.policies.tabular import TabularPolicy
 
 # As the demo plans: fits of the same size and kind then share one compiled program.
@@ -123,7 +123,7 @@ def lake(tmp_path_factory):
     """Demonstrations on a frozen lake, whose reward is by state and action."""
     path = tmp_path_factory.mktemp("lake") / "data.npz"
     with contextlib.redirect_stdout(io.StringIO()), jax.numpy_dtype_promotion("strict"):
-        call("simulate", "--env", "FrozenLake-v1", "--out", path, "--demonstrators", "2", "--episodes", "3")
+        call("simulate", "--env", "FrozenLake-v1", "--out", path, "--demonstrators", "2", "--demonstrations", "3")
     return path
 
 
@@ -145,6 +145,7 @@ def test_fit_with_every_episode_its_own_demonstrator(lake, tmp_path, capsys):
     # The film itself where there is what draws it.
     assert {path.name for path in tmp_path.iterdir()} - {"film.webp", "film.png"} == {
         "fit.json", "policy.safetensors", "expertise.png", "expertise.pdf", "data.json", "run.json", "film.json",
+        "report.html",
     }  # fmt: skip
 
 
@@ -166,7 +167,19 @@ def test_inspect_shows_hostile_names_as_text(tmp_path, capsys):
     assert all(name in text for name in names) and "note: the observation never changes" in text
 
 
-COMMANDS = ("demo", "inspect", "fit", "curate", "report", "export", "simulate", "expert", "doctor", "experiment")
+COMMANDS = (
+    "demo",
+    "inspect",
+    "fit",
+    "evaluate",
+    "report",
+    "curate",
+    "export",
+    "simulate",
+    "expert",
+    "doctor",
+    "experiment",
+)
 HELPED = [(), *((name,) for name in COMMANDS), *(("experiment", name) for name in ("gridworld", "control", "hopper"))]
 
 
@@ -214,6 +227,22 @@ def test_nothing_is_said_once_nobody_reads():
         assert command.stderr.read() == b"" and command.wait() == 1
 
 
+def test_a_source_tree_that_is_not_installed_says_so_in_one_line():
+    """As where the package's metadata are missing."""
+    missing = (
+        "import importlib.metadata as m, runpy\n"
+        "known = m.version\n"
+        "def version(name):\n"
+        "    if name == 'irleed': raise m.PackageNotFoundError(name)\n"
+        "    return known(name)\n"
+        "m.version = version\n"
+        "runpy.run_module('irleed', run_name='__main__')"
+    )
+    ended = subprocess.run([sys.executable, "-c", missing], capture_output=True, text=True, check=False)
+    assert ended.returncode == 2 and ended.stdout == "" and ended.stderr.count("\n") == 1
+    assert ended.stderr.startswith("irleed: not installed (") and "pip install -e ." in ended.stderr
+
+
 @pytest.fixture(scope="module")
 def experiments(tmp_path_factory):
     """The same small experiment twice, and with another seed."""
@@ -228,7 +257,17 @@ def experiments(tmp_path_factory):
 def test_an_experiment_writes_results_and_figures(experiments):
     folder, printed = experiments
     results = json.loads((folder / "one" / "results.json").read_text())
-    assert set(results) == {"experiment", "config", "rows", "summary", "paper", "seconds", "device", "checksum"}
+    assert set(results) == {
+        "version",
+        "experiment",
+        "config",
+        "rows",
+        "summary",
+        "paper",
+        "seconds",
+        "device",
+        "checksum",
+    }
     assert results["experiment"] == "gridworld" and results["config"]["settings"] == ["3:3"]
     assert {(row["method"], row.get("estimator")) for row in results["rows"]} == {
         ("demonstrators", None), ("irleed", "map"), ("maxent", "map"), ("irleed", "published"), ("maxent", "published"),
@@ -263,7 +302,8 @@ def test_the_control_experiment_writes_results_beside_the_papers(tmp_path, capsy
             for r in results["rows"]}  # fmt: skip
     assert {m for _, m, _ in rows} == {"demonstrators", *methods} and len(rows) == 2 * (1 + 5 * 2)
     own, best = rows["LL", "irleed", "greedy"], rows["LL", "demonstrators", None]["best"]
-    assert own["ci_low"] <= own["relative"] <= own["ci_high"] and own["seeds"] == 2
+    assert own["relative_low"] <= own["relative"] <= own["relative_high"] and own["seeds"] == 2
+    assert own["ci_low"] <= own["mean"] <= own["ci_high"]
     np.testing.assert_allclose(own["relative"], own["mean"] / best, rtol=1e-6)
     assert results["summary"]["cartpole_diverged_sqil"] == 0 and has_figures(tmp_path / "run", "returns_cartpole")
     # Compared with those that learn in the same way, and with no oracle.

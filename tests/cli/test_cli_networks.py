@@ -3,6 +3,7 @@
 import contextlib
 import io
 import json
+import sys
 
 import jax
 import numpy as np
@@ -42,13 +43,13 @@ def call(*arguments: object) -> None:
 
 
 def test_fit_without_an_mdp_writes_what_a_fit_writes(poles, tmp_path, capsys):
-    call("fit", poles, "--steps", 20, "--seeds", 2, "--out", tmp_path / "run")
+    call("fit", poles, "--steps", 20, "--members", 2, "--out", tmp_path / "run")
     shown = capsys.readouterr()
     assert "anna" in shown.out and "ben" in shown.out and f"wrote {tmp_path / 'run'}\n" in shown.out
     assert "fit: 20/20" in shown.err, "progress, on standard error"
     assert {path.name for path in (tmp_path / "run").iterdir()} == {
         "fit.json", "policy.safetensors", "expertise.png", "expertise.pdf", "data.json", "departures.json",
-        "run.json", "history.jsonl", "checkpoints",
+        "run.json", "history.jsonl", "checkpoints", "report.html",
     }  # fmt: skip
     found = json.loads((tmp_path / "run" / "fit.json").read_text())
     assert found["config"]["algorithm"] == "irleed" and found["members"] == 2 and found["steps"] == 20
@@ -60,7 +61,7 @@ def test_fit_without_an_mdp_writes_what_a_fit_writes(poles, tmp_path, capsys):
 
 def test_every_episode_its_own_demonstrator(poles, capsys):
     """Behaviour cloning knows no bias, and says nothing about it."""
-    call("fit", poles, "--steps", 20, "--seeds", 2, "--demonstrator", "episode", "--algorithm", "bc", "--json")
+    call("fit", poles, "--steps", 20, "--members", 2, "--demonstrator", "episode", "--algorithm", "bc", "--json")
     found = json.loads(capsys.readouterr().out)
     assert [row["name"] for row in found["expertise"]] == [f"episode {i}" for i in range(4)]
     assert all(row["bias"] is None and row["precision"] == 1 for row in found["expertise"])
@@ -71,7 +72,7 @@ def compared(poles, tmp_path_factory):
     """A run with its baselines, where they are tried, and what was printed."""
     run = tmp_path_factory.mktemp("compared") / "run"
     with contextlib.redirect_stdout(io.StringIO()) as printed, jax.numpy_dtype_promotion("standard"):
-        short = ("--steps", 510, "--seeds", 2)
+        short = ("--steps", 510, "--members", 2)
         call("fit", poles, "--env", "CartPole-v1", *short, "--baselines", "--out", run)
     return run, printed.getvalue()
 
@@ -102,26 +103,26 @@ def test_baselines_are_runs_inside_the_run_and_beside_it_on_screen_and_page(comp
 def test_a_finished_run_gets_its_baselines_later_and_one_that_diverged_is_named(poles, tmp_path, capsys, monkeypatch):
     def diverged(data, algorithm, **settings):
         if isinstance(algorithm, BehaviourCloning):
-            raise DivergedError("training: got nothing")
+            raise DivergedError("training", got="nothing", expected="something", remedy="try again")
         return fit_networks(data, algorithm, **settings)
 
-    monkeypatch.setattr("irleed.cli.methods.fit_networks", diverged)
-    fit = ("fit", poles, "--steps", 20, "--seeds", 2, "--out", tmp_path / "run")
+    monkeypatch.setattr(sys.modules["irleed.fit.door"], "fit_networks", diverged)
+    fit = ("fit", poles, "--steps", 20, "--members", 2, "--out", tmp_path / "run")
     call(*fit)
     before = (tmp_path / "run" / "policy.safetensors").read_bytes()
     call(*fit, "--resume", "--baselines", "--json")
     shown = capsys.readouterr()
     assert set(json.loads(shown.out.partition("wrote")[2].partition("\n")[2])["baselines"]) == {"iq", "ileed"}
-    assert "warning: cloning: training: got nothing\n" in shown.err
+    assert "warning: cloning: training: got nothing, expected something; try again\n" in shown.err
     assert (tmp_path / "run" / "policy.safetensors").read_bytes() == before
     assert "training did not come to an end: cloning." in page([read_run(tmp_path / "run")])
 
 
 def test_training_that_led_nowhere_is_status_one_and_one_line(poles, capsys, monkeypatch):
     def diverged(*given, **settings):
-        raise DivergedError("training: got nothing, expected something; try again")
+        raise DivergedError("training", got="nothing", expected="something", remedy="try again")
 
-    monkeypatch.setattr("irleed.cli.methods.fit_networks", diverged)
+    monkeypatch.setattr(sys.modules["irleed.fit.door"], "fit_networks", diverged)
     with pytest.raises(SystemExit) as ended:
         call("fit", poles)
     assert ended.value.code == 1

@@ -10,7 +10,7 @@ import pytest
 from irleed.algorithms.tabular.visitation import tabulate
 from irleed.cli import main
 from irleed.data import Demonstrations, Episode, load, save
-from irleed.envs.mdp_files import load_mdp
+from irleed.envs.mdp import load_mdp
 
 # Three states in a row, of which the last ends the episode; action 0 stays, action 1 moves on.
 ROW = {
@@ -193,7 +193,7 @@ def test_places_that_cannot_be_written(sound, capsys):
         for command in (fit, ("demo",), ("demo", "--gridworld"), ("experiment", "gridworld", *small)):
             refusal(capsys, sound, *command, "--out", folder)
     for path in (sound, sound / "file" / "data.npz"):
-        refusal(capsys, sound, "simulate", "--mdp", sound / "mdp.npz", "--episodes", "1", "--out", path)
+        refusal(capsys, sound, "simulate", "--mdp", sound / "mdp.npz", "--demonstrations", "1", "--out", path)
 
 
 @pytest.mark.parametrize(
@@ -217,7 +217,9 @@ def test_experiments_that_cannot_be_run(tmp_path, capsys, settings, phrase):
 
 
 @pytest.mark.parametrize(
-    "settings", [("--demonstrators", "0"), ("--episodes", "0"), ("--horizon", "-1"), ("--accuracy", "nan")], ids=str
+    "settings",
+    [("--demonstrators", "0"), ("--demonstrations", "0"), ("--horizon", "-1"), ("--accuracy", "nan")],
+    ids=str,
 )
 def test_simulations_that_cannot_be_run(sound, capsys, settings):
     message = refusal(capsys, sound, "simulate", "--mdp", sound / "mdp.npz", *settings, "--out", sound / "a" / "b.npz")
@@ -265,7 +267,7 @@ def four_numbers(action: list, size: int = 4) -> Demonstrations:
         ([0, 1], 4, ("--env", "CartPole-v1", "--steps", "100"), "--steps: got 100, expected 501 or more"),
         ([0, 1], 4, ("--algorithm", "sqil"), "--algorithm: got sqil, expected irleed or iq or ileed or bc"),
         ([0, 1], 4, ("--algorithm", "maxent"), "--algorithm: got maxent"),
-        ([0, 1], 4, ("--seeds", "0"), "--seeds: got 0, expected 1 or more"),
+        ([0, 1], 4, ("--members", "0"), "--members: got 0, expected 1 or more"),
         ([0, 1], 4, ("--steps", "0"), "steps: got 0, expected 1 or more"),
         ([0, 1], 4, ("--algorithm", "bc", "--ends", "failure"), "--ends: got failure, expected no such setting"),
         ([0, 1], 4, ("--planner", "averaged"), "--planner: got averaged, expected no such setting"),
@@ -290,7 +292,7 @@ def test_networks_see_no_file_of_nan_and_write_to_no_file(tmp_path, capsys):
     assert "episode 0, step 0, obs[0]: got nan, expected a finite number" in message
 
 
-@pytest.mark.parametrize("settings", [("--algorithm", "bc"), ("--seeds", "3"), ("--steps", "9")], ids=str)
+@pytest.mark.parametrize("settings", [("--algorithm", "bc"), ("--members", "3"), ("--steps", "9")], ids=str)
 def test_settings_of_networks_mean_nothing_in_an_mdp(sound, capsys, settings):
     fit = ("fit", sound / "data.npz", "--mdp", sound / "mdp.npz", "--out", sound / "run")
     assert f"{settings[0]}: got {settings[1]}" in refusal(capsys, sound, *fit, *settings)

@@ -9,8 +9,9 @@ import pytest
 from rich.console import Console
 
 from irleed._io.files import CHECKSUM, write_signed
+from irleed._io.text import say
 from irleed.cli import main
-from irleed.cli.methods import returns_table, say
+from irleed.cli.fit import returns_table
 from irleed.data import Demonstrations, Episode, save
 from irleed.export import export
 from irleed.model.expertise import Expertise

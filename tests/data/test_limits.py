@@ -17,8 +17,7 @@ import pytest
 from irleed.cli import main
 from irleed.data import Demonstrations, Episode, ReadOptions, limits, load, save
 from irleed.data.io import LAYOUT
-from irleed.envs.gridworld import gridworld
-from irleed.envs.mdp_files import load_mdp, save_mdp
+from irleed.envs.mdp import gridworld, load_mdp, save_mdp
 from irleed.errors import ConfigError, DataError
 
 MB = 1 << 20

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from irleed.analysis.curation import read_run
+from irleed.runs.reader import read_fit
 
 pytestmark = pytest.mark.optax
 
@@ -27,7 +27,7 @@ def test_gridworld(tmp_path, monkeypatch, capsys):
     found = [float(line.split()[2]) for line in shown[1:4]]
     assert truth.index(max(truth)) == found.index(max(found))
     assert shown[-1].split()[-1] == "●" and set("".join(shown[-4:]).replace(" ", "")) <= set("→↓●")
-    assert len(read_run(tmp_path / "gridworld-run").names) == 3
+    assert len(read_fit(tmp_path / "gridworld-run").people) == 3
 
 
 def test_cartpole(tmp_path, monkeypatch, capsys):

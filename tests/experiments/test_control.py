@@ -14,11 +14,13 @@ from irleed.algorithms.training import train_all
 from irleed.data import load
 from irleed.data.demonstrations import Demonstrations, Episode
 from irleed.data.transitions import Transitions, stack
-from irleed.envs.cartpole import CartPole
+from irleed.envs.jax import CartPole
 from irleed.errors import ConfigError
-from irleed.experiments import control, control_data, control_results
-from irleed.experiments.control_data import TASKS, best_third
-from irleed.experiments.control_methods import learn
+from irleed.experiments import control
+from irleed.experiments.control import data as control_data
+from irleed.experiments.control import protocol
+from irleed.experiments.control.data import TASKS, best_third
+from irleed.experiments.control.protocol import Lanes, Outcome, learn
 from irleed.rollout import DeviceBackend, greedy_action, make_backend
 
 pytestmark = pytest.mark.optax
@@ -33,7 +35,7 @@ def config(tmp_path) -> control.ControlConfig:
     )
 
 
-def sweep(config: control.ControlConfig) -> tuple[control.Outcome, list[tuple[int, int]]]:
+def sweep(config: control.ControlConfig) -> tuple[Outcome, list[tuple[int, int]]]:
     told = []
     (outcome,) = control.sweep(config, lambda *both: told.append(both))
     return outcome, told
@@ -41,7 +43,7 @@ def sweep(config: control.ControlConfig) -> tuple[control.Outcome, list[tuple[in
 
 def test_an_interrupted_experiment_goes_on(config, monkeypatch):
     """With the method that it had not come to; the next time nothing is left to do, and the answer is the same."""
-    learn, learnt = control.learn, []
+    learn, learnt = protocol.learn, []
 
     def counted(key, backend, method, *rest):
         if len(learnt) == 2:
@@ -50,7 +52,7 @@ def test_an_interrupted_experiment_goes_on(config, monkeypatch):
         learnt.append(type(method).__name__)
         return learn(key, backend, method, *rest)
 
-    monkeypatch.setattr(control, "learn", counted)
+    monkeypatch.setattr(protocol, "learn", counted)
     with pytest.raises(KeyboardInterrupt):
         sweep(config)
     first, told = sweep(config)
@@ -61,7 +63,7 @@ def test_an_interrupted_experiment_goes_on(config, monkeypatch):
     def nothing(*_):
         raise AssertionError("trained again")
 
-    monkeypatch.setattr(control, "learn", nothing)
+    monkeypatch.setattr(protocol, "learn", nothing)
     monkeypatch.setattr(control_data, "play_data", nothing)
     again, _ = sweep(config)
     np.testing.assert_array_equal(again.returns, first.returns)
@@ -154,17 +156,17 @@ def test_a_run_that_diverged_is_told_and_spoils_no_file(config):
     """Its precisions are no numbers, and those of a run that has learnt nothing are all alike: neither has an order."""
     config = dataclasses.replace(config, seeds=3)
     three = np.array([[1.0, 2.0, 3.0]], np.float32)
-    lanes = control.Lanes(
+    lanes = Lanes(
         greedy=three,
         sampled=three,
         log_precision=np.array([[[0.0, 0.0, 0.0], [np.nan] * 3, [-1.0, 0.0, 1.0]]], np.float32),
         diverged=np.array([[-1, 7, -1]], np.int32),
     )
     returns = np.array([[[10.0, 20.0, 30.0]] * 3], np.float32)
-    outcome = control.Outcome(TASKS["cartpole"], returns, {"irleed": lanes, "bc": lanes}, {"data": 1.0})
-    control_results.write(config, [outcome])
+    outcome = Outcome(TASKS["cartpole"], returns, {"irleed": lanes, "bc": lanes}, {"data": 1.0})
+    control.write(config, [outcome])
     summary = json.loads((config.out / "results.json").read_text())["summary"]
     assert summary["cartpole_irleed_precision_rank_correlation_LL"] == 1 and summary["cartpole_diverged_bc"] == 1
     assert summary["cartpole_irleed_minus_bc_LL"] == [0, 0, 0]
-    told = control_results.diverged([outcome])
+    told = control.diverged([outcome])
     assert len(told) == 2 and "irleed: 1 runs diverged, the first in setting 0, data set 1, step 7" in told[0]

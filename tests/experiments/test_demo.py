@@ -22,7 +22,7 @@ pytestmark = pytest.mark.optax
 SHORT = {"members": 2, "steps": 40}
 REST = " intervals hold the true value:\nthey say how much data and training vary, not how far training falls short."
 # What to type for the run of a method that the demo leaves behind.
-AGAIN = ("--seeds", "2", "--steps", "40", "--resume")
+AGAIN = ("--members", "2", "--steps", "40", "--resume")
 
 
 class Tags(HTMLParser):

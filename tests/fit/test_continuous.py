@@ -10,7 +10,7 @@ import pytest
 
 from irleed.algorithms.baselines import BehaviourCloning, Ileed
 from irleed.algorithms.iq import IQ_LEARN, OfflineIrleed, SacIrleed
-from irleed.analysis.curation import curate, read_run
+from irleed.analysis.curation import curate
 from irleed.cli import main
 from irleed.data import Demonstrations, Episode, save
 from irleed.envs.step import Bounds
@@ -18,8 +18,8 @@ from irleed.errors import DataError, SpaceError
 from irleed.fit.defaults import network_algorithm
 from irleed.fit.networks import fit_networks
 from irleed.fit.validation import check, clipped
+from irleed.policies import load_policy
 from irleed.policies.ensemble import EnsemblePolicy
-from irleed.policies.files import load_policy
 from irleed.rollout import HostBackend
 
 pytestmark = pytest.mark.optax
@@ -139,13 +139,13 @@ def test_agents_play_and_are_tried():
 def test_the_command_fits_and_what_it_wrote_can_be_curated(tmp_path, capsys):
     data = demonstrations()
     save(data, tmp_path / "data.npz")
-    main(["fit", str(tmp_path / "data.npz"), "--out", str(tmp_path / "run"), "--steps", "300", "--seeds", "2"])
+    main(["fit", str(tmp_path / "data.npz"), "--out", str(tmp_path / "run"), "--steps", "300", "--members", "2"])
     assert "steady" in capsys.readouterr().out
-    weights = curate(data, read_run(tmp_path / "run"))
+    weights = curate(data, tmp_path / "run")
     steady = weights.weight[weights.owner == 0].mean()
     assert steady > weights.weight[weights.owner == 1].mean()
     for algorithm in ("bc", "ileed", "iq"):
-        main(["fit", str(tmp_path / "data.npz"), "--steps", "20", "--seeds", "1", "--algorithm", algorithm])
+        main(["fit", str(tmp_path / "data.npz"), "--steps", "20", "--members", "1", "--algorithm", algorithm])
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from irleed.data import Demonstrations, Episode, lazy
 from irleed.data import batches as resamples
 from irleed.data.lazy import InMemory, LazyRows
 from irleed.data.transitions import Transitions, stack
-from irleed.envs.cartpole import CartPole
+from irleed.envs.jax import CartPole
 from irleed.errors import ConfigError, DataError, DivergedError, IrleedError, SpaceError
 from irleed.fit.defaults import network_algorithm
 from irleed.fit.judgement import judge

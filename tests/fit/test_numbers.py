@@ -12,9 +12,10 @@ from irleed.data import Demonstrations, Episode, lazy, save, summarise
 from irleed.data.lazy import InMemory, LazyRows
 from irleed.envs.step import Bounds
 from irleed.errors import SpaceError
-from irleed.fit.networks import NetworkFit, fit_networks
+from irleed.fit.networks import fit_networks
+from irleed.fit.result import Fit
 from irleed.fit.validation import check, prepared
-from irleed.policies.files import load_policy
+from irleed.policies import load_policy
 from irleed.rollout import HostBackend
 
 pytestmark = pytest.mark.optax
@@ -60,7 +61,7 @@ def with_action(data: Demonstrations, row: int, value: float) -> Demonstrations:
 
 
 @pytest.fixture(scope="module")
-def plain() -> NetworkFit:
+def plain() -> Fit:
     return fit_networks(choosing(), CHOSEN, members=2)
 
 
@@ -175,7 +176,7 @@ def test_the_command_says_so_everywhere(tmp_path, capsys):
     assert f"note: {said}" in capsys.readouterr().out
     main(["inspect", path, "--json"])
     assert any(said in each for each in json.loads(capsys.readouterr().out)["warnings"])
-    main(["fit", path, "--out", str(tmp_path / "run"), "--steps", "20", "--seeds", "1"])
+    main(["fit", path, "--out", str(tmp_path / "run"), "--steps", "20", "--members", "1"])
     assert f"warning: {said}" in capsys.readouterr().err
     assert any(said in each for each in json.loads((tmp_path / "run" / "fit.json").read_text())["warnings"])
     main(["report", str(tmp_path / "run")])

@@ -3,8 +3,7 @@
 import pytest
 
 from irleed.experiments import paper
-from irleed.experiments.gridworld import GridworldConfig, sweep
-from irleed.experiments.gridworld_results import summarise
+from irleed.experiments.gridworld import GridworldConfig, summarise, sweep
 
 SEEDS, BOUND, LEAST_CORRELATION = 5, 0.05, 0.9
 

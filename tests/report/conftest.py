@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,10 +11,15 @@ from PIL import Image
 
 from irleed.analysis.recordings import animated, strip
 from irleed.cli import main
-from irleed.envs.gridworld import paper_gridworld
-from irleed.envs.mdp_files import save_mdp
+from irleed.envs.mdp import paper_gridworld, save_mdp
+from irleed.runs.results import read_results
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results"
+KEPT = {
+    "control": "control/cartpole_penalty_5.json",
+    "sweep": "gridworld/known.json",
+    "hopper": "hopper/results.json",
+}
 HOSTILE = (
     "<img src=x onerror=alert(1)>",
     '"><script>alert(2)</script>',
@@ -29,29 +35,39 @@ def call(*arguments: object) -> None:
 
 @pytest.fixture(scope="session")
 def runs(tmp_path_factory, compiled_once):
-    """Folders by name: gridworld and networks (fits), control and sweep (experiments)."""
+    """Folders by name: gridworld and networks (fits), control, sweep and hopper (experiments)."""
     folder = tmp_path_factory.mktemp("runs")
     _gridworld(folder)
     _networks(folder)
-    for name, source in (("control", "control/cartpole_penalty_5.json"), ("sweep", "gridworld/known.json")):
-        found = json.loads((RESULTS / source).read_text())
+    for name, source in KEPT.items():
+        found = read_results(RESULTS / source)
         (folder / name).mkdir()
         # A few settings of a sweep say as much as 121 of them, and are shown alike.
-        (folder / name / "results.json").write_text(json.dumps(found | {"rows": found["rows"][:200]}))
-    return {name: folder / name for name in ("gridworld", "networks", "control", "sweep")}
+        replace(found, rows=found.rows[:200]).write(folder / name)
+    return {name: folder / name for name in ("gridworld", "networks", *KEPT)}
 
 
 def _gridworld(folder: Path) -> None:
     world = paper_gridworld()
     save_mdp(world.mdp, folder / "mdp.npz", (world.rows, world.columns))
-    call("simulate", "--mdp", folder / "mdp.npz", "--demonstrators", 3, "--episodes", 10, "--out", folder / "grid.npz")
+    call(
+        "simulate",
+        "--mdp",
+        folder / "mdp.npz",
+        "--demonstrators",
+        3,
+        "--demonstrations",
+        10,
+        "--out",
+        folder / "grid.npz",
+    )
     call("fit", folder / "grid.npz", "--mdp", folder / "mdp.npz", "--out", folder / "gridworld")
 
 
 def _networks(folder: Path) -> None:
     poles = "--env", "CartPole-v1", "--critic", "cartpole", "--max-precision", 1, "--bias-scale", 30
-    call("simulate", *poles, "--demonstrators", 4, "--episodes", 4, "--out", folder / "poles.npz")
-    call("fit", folder / "poles.npz", "--steps", 200, "--seeds", 2, "--out", folder / "networks")
+    call("simulate", *poles, "--demonstrators", 4, "--demonstrations", 4, "--out", folder / "poles.npz")
+    call("fit", folder / "poles.npz", "--steps", 200, "--members", 2, "--out", folder / "networks")
 
 
 @pytest.fixture

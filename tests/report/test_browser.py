@@ -4,12 +4,12 @@ import shutil
 
 import pytest
 
-from irleed.report.page import write
+from irleed.report.page import report
 
 playwright = pytest.importorskip("playwright.sync_api")
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 pytestmark = pytest.mark.skipif(BROWSER is None, reason="no browser is installed")
-PAGES = "gridworld", "networks", "control", "sweep", "all", "hostile"
+PAGES = "gridworld", "networks", "control", "sweep", "hopper", "all", "hostile"
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +26,7 @@ def addresses(runs, hostile, tmp_path_factory):
     place = tmp_path_factory.mktemp("pages")
     folders = {name: [folder] for name, folder in runs.items()}
     folders |= {"all": list(runs.values()), "hostile": [hostile[0]]}
-    return {name: write(paths, place / f"{name}.html").as_uri() for name, paths in folders.items()}
+    return {name: report(paths, place / f"{name}.html").as_uri() for name, paths in folders.items()}
 
 
 class Opened:
@@ -100,7 +100,7 @@ def test_light_and_dark_by_the_system_and_by_the_button(browser, addresses):
 
 
 def test_what_moves_can_be_hidden_and_stands_still_on_paper_and_where_asked(browser, filmed, tmp_path):
-    with Opened(browser, write([filmed()], tmp_path / "film.html").as_uri()) as opened:
+    with Opened(browser, report([filmed()], tmp_path / "film.html").as_uri()) as opened:
         page = opened.page
 
         def shown():

@@ -1,4 +1,4 @@
-"""The report as a file: its structure, and what it says. See test_reading.py and test_browser.py for the rest."""
+"""The report as a file: its structure, and what it says. See test_reader.py and test_browser.py for the rest."""
 
 import dataclasses
 import json
@@ -12,12 +12,13 @@ import tyro
 from irleed.cli import main
 from irleed.cli.fit import FitCommand
 from irleed.errors import ConfigError, DataError
-from irleed.report import compare, expertise, facts, maps, returns
-from irleed.report.page import page, write
+from irleed.report import compare, differences, expertise, facts, returns
+from irleed.report.page import page, report
 from irleed.runs.kinds import Estimate, FitRun, Person
 from irleed.runs.reader import read_run
 
-KINDS = (["gridworld"], ["networks"], ["control"], ["sweep"], ["gridworld", "networks", "control", "sweep"])
+SINGLE = "gridworld", "networks", "control", "sweep", "hopper"
+KINDS = (*([name] for name in SINGLE), list(SINGLE))
 
 
 class Tree(HTMLParser):
@@ -100,7 +101,7 @@ def test_a_page_points_at_nothing_outside(runs, names):
 
 def test_a_page_is_small_and_the_same_for_the_same_runs(runs, tmp_path):
     folders = list(runs.values())
-    first, second = write(folders, tmp_path / "a.html"), write(folders, tmp_path / "b.html")
+    first, second = report(folders, tmp_path / "a.html"), report(folders, tmp_path / "b.html")
     assert first.read_bytes() == second.read_bytes()
     assert first.stat().st_size < 5e6
 
@@ -289,7 +290,7 @@ def test_large_grids_are_pictures():
         *(person(name, 1.0, 0.5, 2.0) for name in "abc"), members=None, weights=tuple(bias[0].tolist()),
         bias=tuple(map(tuple, bias.tolist())), grid=(300, 300),
     )  # fmt: skip
-    shown = "".join(maps.contents(run))
+    shown = "".join(differences.maps(run))
     assert shown.count("<img") == 4 and len(shown) < 2e6
 
 
@@ -303,4 +304,4 @@ def test_the_command_writes_beside_the_run_or_where_it_is_told(copy, tmp_path, c
     with pytest.raises(SystemExit):
         main(["report", str(folder), str(folder)])
     with pytest.raises(ConfigError, match="a place to write"):
-        write([folder], tmp_path / "no" / "such" / "report.html")
+        report([folder], tmp_path / "no" / "such" / "report.html")

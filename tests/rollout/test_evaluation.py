@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from irleed.data.transitions import Inputs
-from irleed.envs.cartpole import CartPole
-from irleed.envs.probes import delay
+from irleed.envs.jax import CartPole
+from irleed.envs.jax.probes import delay
 from irleed.model.actions import Softmax
 from irleed.model.networks import Mlp
 from irleed.policies.actor import Actor

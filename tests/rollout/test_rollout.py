@@ -1,4 +1,4 @@
-"""Arenas: on the device and on the host, many policies play and many agents learn in the same way."""
+"""Backends: on the device and on the host, many policies play and many agents learn in the same way."""
 
 import jax
 import jax.numpy as jnp
@@ -7,8 +7,8 @@ import pytest
 
 from irleed.algorithms.baselines.sqil import Sqil
 from irleed.data.transitions import Transitions, stack
-from irleed.envs.cartpole import CartPole
 from irleed.envs.host import HostEnv, make_host
+from irleed.envs.jax import CartPole
 from irleed.model.actions import Softmax
 from irleed.policies.actor import Actor
 from irleed.rollout import DeviceBackend, HostBackend, greedy_action, sampled_action
@@ -83,13 +83,13 @@ def test_agents_learn(backend):
     """A run for each key, on data of its own."""
     agent = Sqil(hidden=(8,), steps=40, batch_size=4, buffer_size=30, learning_starts=10)
     keys, data = jax.random.split(KEY, 2), stack([demonstrations(20), demonstrations(30)])
-    state = backend.learn(agent, keys, data, 1)
+    state, _ = backend.learn(agent, keys, data, 1)
     assert state.learner.step.tolist() == [30, 30] and state.replay.added.tolist() == [40, 40]
     np.testing.assert_allclose(
         state.learner.parameters.actor.network.inputs.centre[0], demonstrations(20).obs.mean(0), atol=1e-5
     )
-    assert equal(backend.learn(agent, keys, data, 1), state)
-    assert not equal(backend.learn(agent, keys[::-1], data, 1), state)
+    assert equal(backend.learn(agent, keys, data, 1)[0], state)
+    assert not equal(backend.learn(agent, keys[::-1], data, 1)[0], state)
 
 
 def test_more_episodes_than_lanes_are_played_in_turns(policies, monkeypatch):

@@ -16,17 +16,16 @@ from irleed._io import files as _files
 from irleed._io.lock import LOCK, locked
 from irleed.algorithms.baselines.bc import BehaviourCloning
 from irleed.algorithms.baselines.sqil import Sqil
-from irleed.cli import main
-from irleed.cli.run import handled, interrupt
+from irleed.cli import interrupt, main
 from irleed.data import Demonstrations, Episode, save
 from irleed.data.transitions import Transitions, stack
-from irleed.envs.cartpole import CartPole
+from irleed.envs.jax import CartPole
 from irleed.errors import ConfigError, DataError
 from irleed.fit.networks import fit_networks
 from irleed.rollout import DeviceBackend, HostBackend
 from irleed.rollout import host as backends
 from irleed.runs import logging as logs
-from irleed.runs.checkpoint import Checkpointer, Stopped
+from irleed.runs.checkpoint import Checkpointer, Stopped, handled
 from irleed.runs.directory import RUN, fingerprint, open_run
 from irleed.runs.reader import read_run
 
@@ -72,8 +71,8 @@ def test_agents_go_on(kind, tmp_path, monkeypatch):
     keys = jax.random.split(jax.random.key(0), 2)
     data = stack([Transitions.from_demonstrations(poles(seed)) for seed in (0, 1)])
     backend = HostBackend("CartPole-v1") if kind == "host" else DeviceBackend(CartPole())
-    alone = backend.learn(AGENT, keys, data, 2)
-    whole = backend.learn(AGENT, keys, data, 2, None, Checkpointer(tmp_path / "whole", "", every=0.0))
+    alone, losses = backend.learn(AGENT, keys, data, 2)
+    whole, _ = backend.learn(AGENT, keys, data, 2, None, Checkpointer(tmp_path / "whole", "", every=0.0))
     backend.close()
     for after in (1, 30):  # each in a new backend, as in a new process
         backend = HostBackend("CartPole-v1") if kind == "host" else DeviceBackend(CartPole())
@@ -84,12 +83,14 @@ def test_agents_go_on(kind, tmp_path, monkeypatch):
     backend = HostBackend("CartPole-v1") if kind == "host" else DeviceBackend(CartPole())
     told = []
     progress = lambda done, total, **figures: told.append((done, *figures))  # noqa: E731
-    parts = backend.learn(AGENT, keys, data, 2, progress, Checkpointer(tmp_path / "parts", ""))
+    parts, same_losses = backend.learn(AGENT, keys, data, 2, progress, Checkpointer(tmp_path / "parts", ""))
     backend.close()
     assert told[0] == ((40,) if kind == "host" else (30,)) and told[-1] == (50, "loss")
     for other in (alone, parts):
         leaves = zip(jax.tree.leaves(whole), jax.tree.leaves(other), strict=True)
         assert all(np.asarray(one).tobytes() == np.asarray(same).tobytes() for one, same in leaves)
+    for (step, loss), (same_step, same_loss) in zip(losses, same_losses, strict=True):
+        assert step == same_step and loss.tobytes() == same_loss.tobytes() and np.isfinite(loss).all()
     assert last_state(tmp_path / "whole") == last_state(tmp_path / "parts")
     assert len(whole.replay.added) == 2 and whole.replay.added.tolist() == [50, 50], "a cut leaves no step out"
 
@@ -100,7 +101,7 @@ def test_steps_beside_a_cut_are_whole(monkeypatch):
     backend = HostBackend("CartPole-v1")
     agent = Sqil(hidden=(8,), steps=12, batch_size=4, buffer_size=12, learning_starts=11)
     data = stack([Transitions.from_demonstrations(poles())])
-    state = backend.learn(agent, jax.random.split(jax.random.key(0), 1), data, 2)
+    state, _ = backend.learn(agent, jax.random.split(jax.random.key(0), 1), data, 2)
     backend.close()
     seen = jax.tree.map(lambda leaf: np.asarray(leaf)[0], state.replay.ring)
     assert not (seen.terminated | seen.truncated).any(), "a pole stands longer than four steps"
@@ -126,7 +127,7 @@ def test_a_fit_goes_on(tmp_path):
         np.testing.assert_array_equal(one, other)
 
 
-SHORT = ("--algorithm", "bc", "--steps", 20, "--seeds", 2)
+SHORT = ("--algorithm", "bc", "--steps", 20, "--members", 2)
 
 
 def call(*arguments: object) -> None:
@@ -232,7 +233,7 @@ def test_another_run_is_refused_by_what_differs(file, copied, tmp_path, capsys):
     for more in ((), ("--resume",)):
         seed = refused(capsys, file, *SHORT, "--seed", 1, "--out", copied, *more)
         assert "begun with other settings or data: got seed 0, expected seed 1; choose another --out" in seed
-    steps = refused(capsys, file, *SHORT[:2], "--steps", 30, "--seeds", 2, "--out", copied, "--resume")
+    steps = refused(capsys, file, *SHORT[:2], "--steps", 30, "--members", 2, "--out", copied, "--resume")
     assert "got algorithm.steps 20, expected algorithm.steps 30" in steps
     save(poles(1), tmp_path / "other.npz")
     data = refused(capsys, tmp_path / "other.npz", *SHORT, "--out", copied, "--resume")
@@ -340,7 +341,7 @@ def test_what_a_kill_left_before_the_run_began_is_no_run(tmp_path):
 def test_a_fit_in_an_mdp_is_a_run_too(tmp_path, capsys):
     """It takes seconds: to go on with it is to do it again."""
     data = tmp_path / "data.npz"
-    call("simulate", "--env", "FrozenLake-v1", "--out", data, "--demonstrators", 2, "--episodes", 3)
+    call("simulate", "--env", "FrozenLake-v1", "--out", data, "--demonstrators", 2, "--demonstrations", 3)
     fit = (data, "--env", "FrozenLake-v1", "--algorithm", "maxent", "--out", tmp_path / "run")
     with jax.numpy_dtype_promotion("strict"):
         call("fit", *fit)
@@ -423,8 +424,9 @@ def test_the_run_is_locked_until_all_is_written(file, tmp_path, monkeypatch):
     monkeypatch.setattr(_files.os, "replace", looking)
     call("fit", file, *SHORT, "--out", tmp_path / "run", "--baselines")
     assert all(held for _, _, held in seen) and ("ileed", "fit.json", True) in seen
-    for folder in ("run", "ileed"):
-        assert [name for place, name, _ in seen if place == folder][-1] == "fit.json", "the answer comes last"
+    for folder, last in (("run", ["fit.json", "report.html"]), ("ileed", ["fit.json"])):
+        written = [name for place, name, _ in seen if place == folder]
+        assert written[-len(last) :] == last, "the answer comes last, and then the page about it"
     assert left(tmp_path / "run") == []
 
 

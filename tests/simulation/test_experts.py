@@ -14,7 +14,7 @@ from irleed.algorithms.experts import SacExpert
 from irleed.algorithms.iq import OfflineIrleed, SacIrleed
 from irleed.cli import main
 from irleed.data.transitions import Inputs
-from irleed.envs.cartpole import CartPole
+from irleed.envs.jax import CartPole
 from irleed.envs.step import Bounds
 from irleed.model.actions import Squashing
 from irleed.model.networks import Mlp
@@ -128,7 +128,7 @@ def steady_policy() -> EnsemblePolicy:
             "expected discrete actions, and nobody to imitate",
         ),
         (["--stages", "-1"], "0 or more"),
-        (["--copies", "0"], "1 or more"),
+        (["--num-envs", "0"], "1 or more"),
         (["--imitate", "nobody"], "a saved critic, or one of cartpole"),
     ],
 )

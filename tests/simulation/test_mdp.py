@@ -9,8 +9,7 @@ import pytest
 
 from irleed.algorithms.tabular.planning import Averaged, Soft
 from irleed.algorithms.tabular.visitation import Rollout, expected_return, tabulate, tabulate_rollouts
-from irleed.envs.gridworld import gridworld, paper_gridworld
-from irleed.envs.mdp import FiniteMDP
+from irleed.envs.mdp import FiniteMDP, gridworld, paper_gridworld
 from irleed.errors import ConfigError
 from irleed.simulation.mdp import sample_demonstrators, simulate, simulate_rollouts
 
@@ -29,7 +28,7 @@ def rollouts(data, episodes: int, horizon: int) -> Rollout:
 def test_data_and_rollouts_have_the_same_statistics():
     """Whatever the features are."""
     mdp = gridworld(3, 3, goals={8: 1.0}, slip=0.1).mdp
-    data, _ = simulate(0, mdp, demonstrators=3, episodes=7, horizon=20)
+    data, _ = simulate(0, mdp, demonstrators=3, demonstrations=7, horizon=20)
     for size in (None, (9, 2), (9, 4, 2)):
         features = None if size is None else np.random.default_rng(0).normal(size=size)
         featured = dataclasses.replace(mdp, features=features)
@@ -52,7 +51,7 @@ def test_values_at_rest_are_plain_arrays_of_doubles():
 
 def test_episodes_end_at_a_goal_or_by_the_clock():
     mdp = paper_gridworld(4).mdp
-    data, _ = simulate(2, mdp, episodes=30, horizon=6)
+    data, _ = simulate(2, mdp, demonstrations=30, horizon=6)
     last = data.start + data.length - 1
     arrived = mdp.terminal[data.next_observation[last]]
     np.testing.assert_array_equal(data.terminated[last], arrived)
@@ -85,7 +84,7 @@ def test_a_reward_by_state_and_action_is_pursued_with_biases_by_state(random_mdp
     """Within four standard errors of what a demonstrator of that precision and bias would choose."""
     reward = np.random.default_rng(0).normal(size=(5, 3))
     mdp = random_mdp(0, reward=reward)
-    data, truth = simulate(3, mdp, demonstrators=1, episodes=4_000, horizon=4, max_precision=3.0, accuracy=1.0)
+    data, truth = simulate(3, mdp, demonstrators=1, demonstrations=4_000, horizon=4, max_precision=3.0, accuracy=1.0)
     assert truth.weights is None and truth.bias.shape == (1, 5)
     np.testing.assert_array_equal(data.reward, reward[data.observation, data.action])
     counts = np.asarray(tabulate(data, mdp).action_counts[0])[~mdp.terminal]
@@ -101,13 +100,13 @@ def test_a_reward_by_state_and_action_is_pursued_with_biases_by_state(random_mdp
 
 def test_rewards_from_weights_where_the_mdp_has_none(random_mdp):
     mdp = random_mdp(1, features=np.arange(5.0)[:, None])
-    data, _ = simulate(0, mdp, demonstrators=2, episodes=3, weights=np.array([2.0]))
+    data, _ = simulate(0, mdp, demonstrators=2, demonstrations=3, weights=np.array([2.0]))
     np.testing.assert_array_equal(data.reward, 2.0 * data.next_observation)
 
 
 def test_same_seed_same_data():
     mdp = paper_gridworld(4).mdp
-    one, same, other = (simulate(seed, mdp, episodes=30, horizon=6) for seed in (4, jax.random.key(4), 5))
+    one, same, other = (simulate(seed, mdp, demonstrations=30, horizon=6) for seed in (4, jax.random.key(4), 5))
     assert all(np.array_equal(a, b) for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(same), strict=True))
     assert not np.array_equal(one[1].precision, other[1].precision)
 

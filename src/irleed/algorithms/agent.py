@@ -58,14 +58,25 @@ class AgentState(eqx.Module):
 
 
 class AbstractAgent(AbstractAlgorithm):
-    """An algorithm that acts in an environment; `steps` are those in it, of all copies together."""
+    """An algorithm that acts in an environment.
 
-    num_envs: eqx.AbstractVar[int]  # copies of the environment that one run acts in side by side
-    gradient_steps: eqx.AbstractVar[int]  # steps of Adam for every round, in which each copy takes a step
-    buffer_size: eqx.AbstractVar[int]  # transitions that the replay buffer holds
-    learning_starts: eqx.AbstractVar[int]  # the first steps, which only fill the replay buffer
-    exploration: eqx.AbstractVar[Scalar]  # the share of uniformly random actions
-    tau: eqx.AbstractVar[Scalar]  # how fast the target network follows; 1: at once
+    **Fields:**
+
+    - `steps`: steps in the environment, of all its copies together.
+    - `num_envs`: copies of the environment that one run acts in side by side.
+    - `gradient_steps`: updates by Adam after each copy has taken a step.
+    - `buffer_size`: transitions that the replay buffer holds.
+    - `learning_starts`: the first steps, which only fill the replay buffer.
+    - `exploration`: the share of uniformly random actions.
+    - `tau`: the share of the parameters by which the target network follows at each update; 1 is at once.
+    """
+
+    num_envs: eqx.AbstractVar[int]
+    gradient_steps: eqx.AbstractVar[int]
+    buffer_size: eqx.AbstractVar[int]
+    learning_starts: eqx.AbstractVar[int]
+    exploration: eqx.AbstractVar[Scalar]
+    tau: eqx.AbstractVar[Scalar]
 
     @property
     def rounds(self) -> int:

@@ -30,7 +30,7 @@ RANGES: dict[str, tuple[float, float]] = {
     **dict.fromkeys(("steps", "batch_size", "num_envs", "gradient_steps", "buffer_size", "embedding"), (1, math.inf)),
     **dict.fromkeys(("discount", "tau", "replay_fraction", "exploration"), (0, 1)),
     "temperature": (1e-30, math.inf),
-    "target_entropy": (-math.inf, math.inf),
+    **dict.fromkeys(("target_entropy", "held_log_precision"), (-math.inf, math.inf)),
 }
 
 

@@ -19,6 +19,7 @@ from irleed.runs.checkpoint import Checkpointer
 
 # Called with the number of updates done and the most there can be; and by name what else is known, such as the loss.
 Progress = Callable[..., None]
+Losses = list[tuple[int, Float[np.ndarray, " P"]]]  # after each part the step, and every run's mean loss
 PARTS = 100  # of the training of networks: progress is told after each, and a run can stop and go on there
 
 
@@ -92,7 +93,7 @@ def train_all(
     demonstrators: int,
     progress: Progress | None = None,
     checkpointer: Checkpointer | None = None,
-) -> tuple[TrainState, list[tuple[int, Float[np.ndarray, " P"]]]]:
+) -> tuple[TrainState, Losses]:
     """`irleed.algorithms.base.train` for every key and data set of a stack, side by side and in parts.
 
     Returns the states, and after each part the step and every run's mean loss.
@@ -124,7 +125,7 @@ def in_parts(
     progress: Progress | None = None,
     checkpointer: Checkpointer | None = None,
     shapes: Callable[[], Any] | None = None,
-) -> tuple[Any, list[tuple[int, Float[np.ndarray, " P"]]]]:
+) -> tuple[Any, Losses]:
     """Some runs side by side, `part` steps at a time, from the start or from where they were kept.
 
     `advance(state, done, steps)` gives the state so many steps later and every run's mean loss. Parts are the same

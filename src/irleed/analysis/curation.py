@@ -6,28 +6,36 @@ size of the bias relative to what all are after; and how likely its actions are 
 their mean log probability and $\bar\ell$ that of all transitions.
 """
 
+import csv
+import dataclasses
 import math
+import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import equinox as eqx
 import numpy as np
 
+from irleed._io.files import beside
+from irleed._io.text import csv_cell
 from irleed._typing import Bool, Float, Int
-from irleed.data import Demonstrations, ReadOptions
-from irleed.data.formats.folders import inside
+from irleed.data import Demonstrations, ReadOptions, load, save
+from irleed.data.formats import imitation, lerobot, minari, robomimic
 from irleed.data.lazy import CHUNK
 from irleed.data.limits import EXPANSION
 from irleed.errors import ConfigError, DataError, SpaceError
+from irleed.fit.result import Fit
 from irleed.policies.base import Policy
-from irleed.policies.files import load_policy
-from irleed.runs.directory import ANSWER, POLICY, fingerprint
-from irleed.runs.fields import read_json, refuse
-from irleed.runs.reader import VERSION, check_files
+from irleed.runs.directory import ANSWER, fingerprint
+from irleed.runs.fields import refuse
+from irleed.runs.reader import read_fit
+
+KEEP, DROP = "irleed_keep", "irleed_drop"  # masks in a robomimic file
 
 
-class Run(eqx.Module):
-    """What a fit left behind."""
+class Assessment(eqx.Module):
+    """What a fit says of the demonstrators, by which their episodes are weighed."""
 
     policy: Policy
     names: tuple[str, ...] = eqx.field(static=True)
@@ -35,6 +43,28 @@ class Run(eqx.Module):
     bias: Float[np.ndarray, " D"]  # 0 where the algorithm knows none
     reading: ReadOptions = eqx.field(static=True)  # of the data
     fingerprint: str | None = eqx.field(static=True, default=None)  # of the data; runs of older versions have none
+
+    @classmethod
+    def of(cls, run: Fit | str | Path, expansion: float = EXPANSION) -> "Assessment":
+        """From a fit, or from the folder of one; anything else is refused in one line.
+
+        The data of a folder are to be read with this `expansion`: a run, which may be somebody's, does not raise the
+        limit of memory.
+        """
+        if isinstance(run, Fit):
+            found, data = run.expertise, run.origin.data
+            reading = ReadOptions(**run.origin.given["reading"])
+            skill = np.asarray(found.precision), np.nan_to_num(np.asarray(found.bias))
+            return cls(run.policy, found.names, *skill, reading, fingerprint(data))
+        kept = read_fit(Path(run), "make one with `irleed fit DATA --out FOLDER`")
+        names = tuple(person.name for person in kept.people)
+        precision = np.array([person.precision.value for person in kept.people], float)
+        bias = np.array([0.0 if person.bias is None else person.bias.value for person in kept.people], float)
+        if not (precision > 0).all() or not (bias >= 0).all() or len(set(names)) < len(names):
+            got, expected = "an expertise table that is none", "positive precisions, every name once"
+            refuse(f"{run}, {ANSWER}", got, expected, "fit again")
+        reading = dataclasses.replace(kept.reading, expansion=expansion)
+        return cls(kept.policy, names, precision, bias, reading, kept.fingerprint)
 
 
 class Curation(eqx.Module):
@@ -76,33 +106,37 @@ class Curation(eqx.Module):
         )
 
 
-def read_run(folder: str | Path, expansion: float = EXPANSION) -> Run:
-    """The folder that `irleed fit --out` wrote; anything else is refused in one line.
+def curate(
+    data: Demonstrations | str | Path,
+    run: Fit | str | Path,
+    *,
+    out: str | Path | None = None,
+    share: float = 0.5,
+    other_data: bool = False,
+    expansion: float = EXPANSION,
+) -> Curation:
+    """Weigh episodes by what a fit says of them, and write weights or a filtered copy; the source stays as it is.
 
-    Its data are to be read with this `expansion`: a run, which may be somebody's, does not raise the limit of memory.
+    **Arguments:**
+
+    - `data`: the demonstrations that were fitted, or their path.
+    - `run`: the fit, or the folder of one.
+    - `out`: what to write, by its ending. ``.csv`` or ``.parquet``: a row of weights for each episode; ``.npz``: the
+      episodes to keep; ``.hdf5``: a copy of a robomimic file with the masks irleed_keep and irleed_drop; none: a folder
+      with the episodes to keep, of a Minari data set as such, else in the layout of the library imitation.
+    - `share`: episodes of most weight are kept until they have this share of all transitions.
+    - `other_data`: weigh data that the run was not fitted to: new episodes of the same demonstrators.
+    - `expansion`: how many times its own size a file may take in memory, see `irleed.data.ReadOptions`.
     """
-    folder = Path(folder)
-    if not (folder / ANSWER).exists():
-        got, remedy = f"no {ANSWER} in it", "make one with `irleed fit DATA --out FOLDER`"
-        refuse(str(folder), got, "the folder of a fit", remedy)
-    answer = read_json(folder / ANSWER)
-    answer.version(VERSION)
-    check_files(folder, answer, only=(POLICY,))
-    inside(folder, folder / POLICY)
-    rows, reading = answer.inners("expertise"), answer.inner("config").inner("reading")
-    names = tuple(row.text("name") for row in rows)
-    precision = np.array([row.number("precision") for row in rows], float)
-    bias = np.array([row.maybe("bias") or 0.0 for row in rows], float)
-    if not rows or not (precision > 0).all() or not (bias >= 0).all() or len(set(names)) < len(names):
-        got, expected = "an expertise table that is none", "positive precisions, every name once"
-        refuse(f"{folder}, {ANSWER}", got, expected, "fit again")
-    action = reading.text("action") if "action" in reading else None
-    read = ReadOptions(reading.text("demonstrator"), tuple(reading.texts("obs")), action, expansion)
-    known = answer.text("fingerprint") if "fingerprint" in answer else None
-    return Run(load_policy(folder / POLICY), names, precision, bias, read, known)
+    known = Assessment.of(run, expansion)
+    loaded = data if isinstance(data, Demonstrations) else load(data, known.reading)
+    found = weigh(loaded, known, share, other_data=other_data)
+    if out is not None:
+        _write(None if isinstance(data, Demonstrations) else Path(data), Path(out), loaded, found)
+    return found
 
 
-def curate(data: Demonstrations, run: Run, share: float = 0.5, *, other_data: bool = False) -> Curation:
+def weigh(data: Demonstrations, run: Assessment, share: float = 0.5, *, other_data: bool = False) -> Curation:
     """Weigh the episodes, and keep those of most weight until they have this share of all transitions.
 
     Data that the run was not fitted to are refused, unless `other_data` says that they are meant: new episodes of the
@@ -143,3 +177,68 @@ def _log_likelihood(policy: Policy, data: Demonstrations) -> Float[np.ndarray, "
     step = max(1, CHUNK // (4 * math.prod(data.obs.shape[1:])))
     parts = [slice(n, n + step) for n in range(0, len(row), step)]
     return np.concatenate([policy.log_likelihood(data.obs[row[part]], action[part]) for part in parts])
+
+
+def _write(source: Path | None, out: Path, data: Demonstrations, found: Curation) -> None:
+    """By the ending of the name; nothing that is there is written over."""
+    if out.exists():
+        raise ConfigError(f"--out {out}", got="what exists", expected="a new name", remedy="choose another")
+    if not out.parent.is_dir():
+        got, remedy = f"no folder {out.parent}", "make it first"
+        raise ConfigError(f"--out {out}", got=got, expected="a folder that exists", remedy=remedy)
+    writers: dict[str, Callable[[Path | None, Path, Demonstrations, Curation], None]] = {
+        ".csv": _csv,
+        ".parquet": _parquet,
+        ".npz": _npz,
+        ".hdf5": _masks,
+        ".h5": _masks,
+        "": _folder,
+    }
+    if out.suffix not in writers:
+        expected = ", ".join(ending or "a folder" for ending in writers)
+        raise ConfigError(f"--out {out}", got=out.suffix, expected=expected, remedy="choose one of them")
+    try:
+        writers[out.suffix](source, out, data, found)
+    except OSError as error:
+        got, remedy = error.strerror or str(error), "choose another place"
+        raise ConfigError(f"--out {out}", got=got, expected="a place to write", remedy=remedy) from error
+
+
+def _csv(source: Path | None, out: Path, data: Demonstrations, found: Curation) -> None:
+    """Names that a spreadsheet would take for formulas get an apostrophe; programs join on the episode's number."""
+    rows = found.rows()
+    with beside(out) as binary, open(os.dup(binary.fileno()), "w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, rows[0])
+        writer.writeheader()
+        writer.writerows({key: csv_cell(value) for key, value in row.items()} for row in rows)
+
+
+def _parquet(source: Path | None, out: Path, data: Demonstrations, found: Curation) -> None:
+    rows = found.rows()
+    columns = {name: [row[name] for row in rows] for name in rows[0] if name not in ("episode", "quality_score")}
+    lerobot.write_weights(out, [row["episode"] for row in rows], [row["quality_score"] for row in rows], **columns)
+
+
+def _npz(source: Path | None, out: Path, data: Demonstrations, found: Curation) -> None:
+    save(_kept(data, found), out)
+
+
+def _masks(source: Path | None, out: Path, data: Demonstrations, found: Curation) -> None:
+    if source is None:
+        got, remedy = "data in memory", "give the path of the file, or write .npz"
+        raise ConfigError(f"--out {out}", got=got, expected="a robomimic file to copy", remedy=remedy)
+    masks: dict[str, list[str]] = {KEEP: [], DROP: []}
+    for name, keep in zip(robomimic.demo_names(source), found.keep, strict=True):
+        masks[KEEP if keep else DROP].append(name)
+    robomimic.write_masks(source, out, {mask: names for mask, names in masks.items() if names})
+
+
+def _folder(source: Path | None, out: Path, data: Demonstrations, found: Curation) -> None:
+    if source is not None and minari.FORMAT.recognises(source):
+        minari.write(source, out, np.flatnonzero(found.keep).tolist())
+    else:
+        imitation.write(_kept(data, found), out)
+
+
+def _kept(data: Demonstrations, found: Curation) -> Demonstrations:
+    return data.take(np.flatnonzero(found.keep))

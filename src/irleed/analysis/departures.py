@@ -16,7 +16,7 @@ from irleed.data import Demonstrations, summarise
 from irleed.policies.base import Policy
 from irleed.policies.ensemble import EnsemblePolicy
 from irleed.report.markup import data_uri
-from irleed.rollout.evaluation import ReturnEstimate
+from irleed.rollout.evaluation import demonstrated
 
 VERSION = 1
 MOST_LOOKED_AT = 20_000  # transitions, as many of each demonstrator; of images, more would take long
@@ -30,13 +30,7 @@ MOST_NUMBERS = 8  # of an observation that is listed as such
 
 def write(folder: Path, data: Demonstrations, policy: Policy) -> None:
     """Write data.json, facts about the data, and for networks of discrete actions departures.json."""
-    returns = data.returns()
-    earned = (
-        []
-        if returns is None
-        else [ReturnEstimate.of(name, returns[data.owner == i]) for i, name in enumerate(data.names)]
-    )
-    rows = [{key: None if value != value else value for key, value in vars(row).items()} for row in earned]
+    rows = [row.plain() for row in demonstrated(data)]
     head = {"format": "irleed-data", "version": VERSION}
     write_json(folder / "data.json", {**head, "facts": summarise(data), "returns": rows})
     if isinstance(policy, EnsemblePolicy) and isinstance(policy.actions, int):

@@ -2,32 +2,32 @@
 
 import os
 import sys
+from types import FrameType
 from typing import Annotated
 
 import tyro
 from rich.console import Console
 
 from irleed._io.text import escaped
-from irleed.cli.curate import CurateCommand
 from irleed.cli.demo import Demo
 from irleed.cli.doctor import DoctorCommand
 from irleed.cli.experiment import EXPERIMENTS, ExperimentCommand
 from irleed.cli.expert import ExpertCommand
-from irleed.cli.export import ExportCommand
-from irleed.cli.fit import FitCommand
+from irleed.cli.fit import FitCommand, show_settings
 from irleed.cli.inspect import InspectCommand
-from irleed.cli.parsing import parsed
-from irleed.cli.report import ReportCommand
-from irleed.cli.run import handled, interrupt
+from irleed.cli.parsing import parsed, refuse_renamed
+from irleed.cli.runs import CurateCommand, EvaluateCommand, ExportCommand, ReportCommand
 from irleed.cli.simulate import SimulateCommand
 from irleed.errors import DivergedError, IrleedError
+from irleed.runs.checkpoint import handled
 
 Command = (
     Annotated[Demo, tyro.conf.subcommand("demo")]
     | Annotated[InspectCommand, tyro.conf.subcommand("inspect")]
     | Annotated[FitCommand, tyro.conf.subcommand("fit")]
-    | Annotated[CurateCommand, tyro.conf.subcommand("curate")]
+    | Annotated[EvaluateCommand, tyro.conf.subcommand("evaluate")]
     | Annotated[ReportCommand, tyro.conf.subcommand("report")]
+    | Annotated[CurateCommand, tyro.conf.subcommand("curate")]
     | Annotated[ExportCommand, tyro.conf.subcommand("export")]
     | Annotated[SimulateCommand, tyro.conf.subcommand("simulate")]
     | Annotated[ExpertCommand, tyro.conf.subcommand("expert")]
@@ -49,12 +49,20 @@ def main(arguments: list[str] | None = None) -> None:
         sys.exit(1)
 
 
+def interrupt(number: int, frame: FrameType | None) -> None:
+    """End a command as Ctrl-C does: what is half written is removed, and locks are released."""
+    raise KeyboardInterrupt
+
+
 def _main(arguments: list[str]) -> None:
     console = Console()
     try:
+        refuse_renamed(arguments)
         if arguments[:1] == ["experiment"] and arguments[1:2] and arguments[1] in EXPERIMENTS:
             settings, run = EXPERIMENTS[arguments[1]]
             run(parsed(settings, arguments[2:], f"irleed experiment {arguments[1]}"), console)
+        elif arguments[:1] == ["fit"] and "--help-settings" in arguments:
+            show_settings(arguments, console)
         else:
             parsed(Command, arguments, "irleed", "Learn from demonstrators of uneven skill.").run(console)
     except IrleedError as error:

@@ -1,51 +1,60 @@
-"""The command `irleed demo`: four uneven demonstrators who balance a pole; who is how good, and what to learn of them.
+"""The command `irleed demo`: what four uneven demonstrators of CartPole teach, or five in a gridworld.
 
-The data come with the package: `docs/getting-started.md` says how they were made, and a test makes them again.
+The data of CartPole come with the package: `docs/getting-started.md` says how they were made, and a test makes them
+again.
 """
 
-import contextlib
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Any, cast
 
+import jax
 import numpy as np
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from irleed._compute import in_double_precision
 from irleed._io.files import writing
 from irleed._io.text import cell, say, shell
-from irleed.cli.methods import OFFLINE, everyone, highest, trained
-from irleed.cli.run import Keeping
-from irleed.data import Demonstrations, ReadOptions, load, save
-from irleed.envs.cartpole import CartPole
-from irleed.experiments import demo
-from irleed.fit.defaults import Ends, Method, network_algorithm
-from irleed.fit.networks import MEMBERS, NetworkFit
-from irleed.fit.result import write
+from irleed.algorithms.tabular.planning import Averaged
+from irleed.algorithms.tabular.visitation import expected_return
+from irleed.cli.fit import compared, highest
+from irleed.data import Demonstrations, load, save
+from irleed.envs.jax import CartPole
+from irleed.envs.mdp import Gridworld, paper_gridworld, save_mdp
+from irleed.fit.defaults import Ends, Method
+from irleed.fit.door import fit
+from irleed.fit.networks import MEMBERS
+from irleed.fit.options import OFFLINE, MethodName
+from irleed.fit.result import Fit
 from irleed.model.expertise import Expertise, with_interval
-from irleed.report import compare, page
-from irleed.rollout import DeviceBackend
+from irleed.policies.tabular import TabularPolicy
+from irleed.report import compare, figures
+from irleed.report.page import report
 from irleed.rollout.evaluation import ReturnEstimate
-from irleed.runs.directory import occupied, prepare
+from irleed.runs.directory import REPORT, occupied, prepare
+from irleed.runs.logging import progress_bar
+from irleed.simulation.mdp import Truth, simulate
 
 STEPS = 4_000  # a fifth of the usual, chosen for the time it takes alone
 BUNDLED, DATA = "cartpole", "demonstrations.npz"
 METHODS = {method: compare.METHODS[method] for method in OFFLINE}
 ENDS: dict[str, Ends] = {"irleed": "failure", "iq": "failure"}  # the others have no such setting
+HORIZON = 100  # steps of an episode in the gridworld
 
 
 @dataclass(frozen=True)
 class Demo:
-    """Four demonstrators of uneven skill balance a pole: who is how good, and what four methods learn from them."""
+    """Four demonstrators of uneven skill balance a pole: how good each of them is, and what four methods learn."""
 
     out: Path = Path("irleed-demo")
     """Folder for the data, a run of each method, and the report."""
     seed: int | None = None
-    """Where the random numbers of the training start, 0 by default; in the gridworld, which demonstrators, 4."""
+    """The random seed of the training, 0 by default; in the gridworld, of the demonstrators, 4."""
     gridworld: bool = False
     """Five demonstrators in a gridworld instead, where the reward itself is learnt."""
 
@@ -53,55 +62,51 @@ class Demo:
         """One story or the other."""
         with occupied(self.out):
             if self.gridworld:
-                demo.gridworld(self.out, 4 if self.seed is None else self.seed, console)
+                in_gridworld(self.out, 4 if self.seed is None else self.seed, console)
             else:
                 cartpole(self.out, 0 if self.seed is None else self.seed, console)
 
 
 def cartpole(out: Path, seed: int, console: Console, *, members: int = MEMBERS, steps: int = STEPS) -> None:
-    """Fit every method to the bundled data, let the policies play, compare, and write it all down."""
+    """Fit every method to the bundled data, evaluate the policies, compare, and write it all down."""
     folder = prepare(out)
     data, truth = bundled()
     with writing(folder):
         save(data, folder / DATA)
     say(
         console,
-        "CartPole: keep a pole upright, for 500 steps at most. Four simulated demonstrators played 5 episodes each,",
-        "and nobody tells who is good. A fallen pole is a failure: IRLEED and IQ-Learn are told so (--ends failure),",
-        "ILEED and cloning have no use for it. Rewards are in the file to compare with; nothing learns from them.",
+        "CartPole: keep a pole upright, for 500 steps at most. Four simulated demonstrators recorded 5 episodes each;",
+        "how good each of them is, is not in the data. Early termination, a fallen pole, counts as failure for IRLEED",
+        "and IQ-Learn (--ends failure); ILEED and cloning have no such setting. No method learns from the rewards.",
     )
-    found = {method: fitted(folder, method, data, seed, members, steps) for method in METHODS}
+    found = {method: fitted(folder, method, seed, members, steps) for method in METHODS}
     earned = found["irleed"].returns[2:]
     console.print(_expertise(found["irleed"].expertise, truth, earned))
     say(console, *held(found["irleed"].expertise, truth["precision"]))
-    rows = everyone(found)
+    rows = compared(found)
     console.print(_comparison(rows))
     say(console, highest(rows))
-    page.write([folder / method for method in METHODS], folder / "report.html")
+    report([folder / method for method in METHODS], folder / REPORT)
     say(console, *_next(folder))
 
 
 def bundled() -> tuple[Demonstrations, dict[str, Any]]:
-    """The demonstrations that come with the package, and what is true of those who made them."""
+    """The demonstrations that come with the package, and the true skill of those who made them."""
     own = files("irleed") / "data" / "bundled"
     with as_file(own / f"{BUNDLED}.npz") as path:
         return load(path), json.loads((own / f"{BUNDLED}.truth.json").read_text(encoding="utf-8"))
 
 
-def fitted(folder: Path, method: str, data: Demonstrations, seed: int, members: int, steps: int) -> NetworkFit:
-    """One method's run, kept as `irleed fit` keeps it; what the folder has of it already is gone on with."""
-    aside, folder, title = Console(stderr=True), folder / method, METHODS[method]
-    algorithm = network_algorithm(cast(Method, method), ends=ENDS.get(method, "neutral"), steps=steps)
-    settings = {"members": members, "seed": seed, "env": None, "keeping": Keeping(resume=True)}
-    typed = {"algorithm": method, "ends": ENDS.get(method, "neutral"), "seeds": members, "steps": steps, "seed": seed}
-    said = {name: str(value) for name, value in {"data": folder.parent / DATA, **typed}.items()}
-    with contextlib.ExitStack() as locked:
-        settings |= {"title": title, "aside": aside, "held": locked}
-        found = trained(folder, algorithm, data, DeviceBackend(CartPole()), **settings)
-        for warning in found.warnings:
-            say(aside, f"warning: {title}: {warning}")
-        with writing(folder):
-            write(folder, found, said | {"reading": asdict(ReadOptions())}, data)
+def fitted(folder: Path, method: str, seed: int, members: int, steps: int) -> Fit:
+    """One method's run, learnt from the data alone and evaluated in CartPole; resumed if the folder has it already."""
+    aside, title = Console(stderr=True), METHODS[method]
+    settings = {"ends": ENDS.get(method, "neutral"), "members": members, "steps": steps, "seed": seed}
+    settings |= {"env": CartPole(), "online": False, "out": folder / method, "resume": True}
+    with progress_bar(aside, title) as callback:
+        given = {**settings, "progress": callback, "warn": lambda line: say(aside, line)}
+        found = fit(folder / DATA, algorithm=cast(Method, method), **given)
+    for warning in found.warnings:
+        say(aside, f"warning: {title}: {warning}")
     return found
 
 
@@ -114,7 +119,7 @@ def _expertise(expertise: Expertise, truth: dict[str, Any], earned: tuple[Return
     """What IRLEED says of everyone, the most precise first, beside what is true."""
     caption = "90 % intervals; precision 1 is the average; true bias: its scale"
     headings = ("demonstrator", "precision", "true\nprecision", "bias", "true\nbias", "mean\nreturn")
-    table = _table("Who is how good, by IRLEED", caption, headings)
+    table = _table("Each demonstrator's skill, by IRLEED", caption, headings)
     true = in_gauge(truth["precision"])
     for name in expertise.ranking:
         i = expertise.names.index(name)
@@ -160,9 +165,74 @@ def _table(title: str, caption: str, headings: tuple[str, ...]) -> Table:
 def _next(folder: Path) -> tuple[str, ...]:
     data = folder / DATA
     return (
-        f"wrote {folder / 'report.html'}, the page to open: the four methods compared, then each in detail;",
+        f"wrote {folder / REPORT}, the page to open: the four methods compared, then each in detail;",
         "beside it the data and a run folder for each method. Next, try",
         f"  {shell(['irleed', 'inspect', data])}",
         f"  {shell(['irleed', 'fit', data, '--ends', 'failure', '--out', 'runs/poles'])}   # the same in full",
         "  irleed demo --gridworld   # where the reward itself can be looked at",
     )
+
+
+def in_gridworld(out: Path, seed: int, console: Console) -> None:
+    """Simulate, fit IRLEED and maximum-entropy IRL, compare; data, MDP and figures are in the folder afterwards."""
+    folder = prepare(out)
+    world = paper_gridworld()
+    console.print(
+        "A 7 x 7 grid; three corners end the episode with reward 1. Five demonstrators, each with a precision and a"
+        " biased idea of the reward, record 40 episodes each. How good each of them is, is not in the data.",
+        highlight=False,
+    )
+    data, truth = simulate(
+        seed, world.mdp, planner=Averaged(), max_precision=3.0, accuracy=2.5, endless=True, horizon=HORIZON
+    )
+    save(data, folder / DATA)
+    save_mdp(world.mdp, folder / "mdp.npz", (world.rows, world.columns))
+    found = {}
+    settings = {"planner": "averaged", "endless": True}
+    methods: dict[str, MethodName] = {"IRLEED": "irleed", "IRL": "maxent"}
+    for name, method in methods.items():
+        with progress_bar(Console(stderr=True), name) as callback:
+            found[name] = fit(data, world.mdp, algorithm=method, **settings, progress=callback)
+    expertise = found["IRLEED"].expertise
+    console.print(expertise.table())
+    console.print(_truth(data.names, truth, expertise.ranking))
+    returns = {name: exact_return(world, each.policy) for name, each in found.items()}
+    earned = np.asarray(data.returns())
+    console.print(_earned(np.array([earned[data.owner == i].mean() for i in range(5)]), returns))
+    maps = {
+        "true reward": np.asarray(world.mdp.reward),
+        "demonstrations": np.bincount(np.asarray(data.obs), minlength=world.mdp.states).astype(float),
+        **{name: np.asarray(each.weights) for name, each in found.items()},
+    }
+    figures.save(figures.gridworld_maps(world.rows, world.columns, maps), folder / "rewards")
+    bars = figures.expertise_bars(data.names, expertise.precision, expertise.precision_low, expertise.precision_high)
+    figures.save(bars, folder / "expertise")
+    files = folder / DATA, "--mdp", folder / "mdp.npz"
+    again = shell(["irleed", "fit", *files, "--planner", "averaged", "--endless"])
+    say(console, f"wrote the data, the MDP and the figures to {folder}; next, try", f"  {again}")
+
+
+@in_double_precision
+def exact_return(world: Gridworld, policy: TabularPolicy) -> float:
+    """The chance of ending in a rewarded corner."""
+    return float(jax.jit(expected_return, static_argnums=2)(world.mdp, policy.probabilities, HORIZON))
+
+
+def _truth(names: tuple[str, ...], truth: Truth, ranking: tuple[str, ...]) -> str:
+    order = [names[i] for i in np.argsort(-truth.precision)]
+    return f"true order of precision: {', '.join(order)}\n     estimated order: {', '.join(ranking)}"
+
+
+def _earned(demonstrators: np.ndarray, returns: dict[str, float]) -> Table:
+    table = Table(title="Return: how often an episode ends in a rewarded corner")
+    table.add_column("who")
+    table.add_column("return", justify="right")
+    for name, value in (
+        ("worst demonstrator", demonstrators.min()),
+        ("mean demonstrator", demonstrators.mean()),
+        ("best demonstrator", demonstrators.max()),
+        ("policy of maximum-entropy IRL", returns["IRL"]),
+        ("policy of IRLEED", returns["IRLEED"]),
+    ):
+        table.add_row(name, f"{value:.3f}")
+    return table

@@ -27,10 +27,8 @@ from irleed.algorithms.tabular.irleed import negative_log_likelihood
 from irleed.algorithms.tabular.planning import Soft
 from irleed.data import Demonstrations, Episode
 from irleed.data.transitions import COLUMNS, Inputs, Row, Transitions
-from irleed.envs.gridworld import gridworld
-from irleed.envs.mdp import FiniteMDP
-from irleed.fit.networks import fit_networks
-from irleed.fit.tabular import fit
+from irleed.envs.mdp import FiniteMDP, gridworld
+from irleed.fit.door import fit
 
 NEEDED = ("irleed", "jax", "jaxlib", "equinox", "optax", "numpy", "scipy", "gymnasium", "matplotlib", "safetensors")
 ENOUGH = 0.9  # of situations in which a network has to choose rightly
@@ -127,7 +125,7 @@ def network_fit() -> str | None:
     """The same with networks, of choices by the sign of a number; else what came out."""
     rates: dict[str, Any] = {"learning_rate": 0.02, "precision_learning_rate": 0.02, "bias_learning_rate": None}
     learner = OfflineIrleed(hidden=(8,), steps=200, activation="relu", **rates)
-    found = fit_networks(_choices(), learner, members=1)
+    found = fit(_choices(), algorithm=learner, members=1)
     seen = np.random.default_rng(1).normal(size=(200, 2)).astype(np.float32)
     share = float(np.mean(found.policy.predict(seen, deterministic=True)[0] == (seen[:, 0] > 0)))
     right = share >= ENOUGH and found.expertise.ranking[0] == "direct"

@@ -2,15 +2,17 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from types import ModuleType
 from typing import Any, Literal
 
 import tyro
 from rich.console import Console
 
 from irleed._io.text import say
-from irleed.experiments import control, control_results, gridworld, gridworld_results, hopper, hopper_results
-from irleed.runs import progress
+from irleed.experiments import control, gridworld, hopper
 from irleed.runs.directory import occupied
+from irleed.runs.logging import progress_bar
 
 
 @dataclass(frozen=True)
@@ -25,43 +27,21 @@ class ExperimentCommand:
         raise AssertionError(self.name)
 
 
-def _experiment_gridworld(config: gridworld.GridworldConfig, console: Console) -> None:
+def _run(experiment: ModuleType, config: Any, console: Console) -> None:
     """Run the sweep, write the results, print them beside the paper's."""
-    gridworld.check(config)
+    experiment.check(config)
     with occupied(config.out):
-        with progress.shown(Console(stderr=True), "gridworld") as callback:
-            lanes, seconds = gridworld.sweep(config, callback)
-        results = gridworld_results.write(config, lanes, seconds)
-    console.print(gridworld_results.tables(results))
-    say(console, f"{seconds:.0f} s; wrote {config.out}")
-
-
-def _experiment_control(config: control.ControlConfig, console: Console) -> None:
-    """Learn by every method from the same data, write the results, print them beside the paper's."""
-    control.check(config)
-    with occupied(config.out):
-        with progress.shown(Console(stderr=True), "control") as callback:
-            outcomes = control.sweep(config, callback)
-        for line in control_results.diverged(outcomes):
-            say(Console(stderr=True), f"warning: {line}")
-        results = control_results.write(config, outcomes)
-    console.print(control_results.tables(results))
-    say(console, f"{results['seconds']:.0f} s; wrote {config.out}")
-
-
-def _experiment_hopper(config: hopper.HopperConfig, console: Console) -> None:
-    """Learn by every method from every source, write the results, print them beside the paper's."""
-    hopper.check(config)
-    with occupied(config.out):
-        with progress.shown(Console(stderr=True), "hopper") as callback:
-            outcome = hopper.sweep(config, callback)
-        results = hopper_results.write(config, outcome)
-    console.print(hopper_results.table(results))
-    say(console, f"{results['seconds']:.0f} s; wrote {config.out}")
+        with progress_bar(Console(stderr=True), experiment.__name__.rpartition(".")[2]) as callback:
+            outcome = experiment.sweep(config, callback)
+        results = experiment.write(config, outcome)
+    for warning in results.warnings:
+        say(Console(stderr=True), f"warning: {warning}")
+    console.print(experiment.tables(results))
+    say(console, f"{results.seconds:.0f} s; wrote {config.out}")
 
 
 EXPERIMENTS: dict[str, tuple[Any, Callable[[Any, Console], None]]] = {
-    "gridworld": (gridworld.GridworldConfig, _experiment_gridworld),
-    "control": (control.ControlConfig, _experiment_control),
-    "hopper": (hopper.HopperConfig, _experiment_hopper),
+    "gridworld": (gridworld.GridworldConfig, partial(_run, gridworld)),
+    "control": (control.ControlConfig, partial(_run, control)),
+    "hopper": (hopper.HopperConfig, partial(_run, hopper)),
 }

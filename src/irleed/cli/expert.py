@@ -22,8 +22,8 @@ from irleed.algorithms.training import Progress
 from irleed.errors import ConfigError
 from irleed.model.networks import Mlp
 from irleed.rollout import AbstractBackend, HostBackend, greedy_action, make_backend
-from irleed.runs import progress
 from irleed.runs.directory import prepare
+from irleed.runs.logging import progress_bar
 from irleed.simulation import policies
 from irleed.simulation.critics import check_choices, check_fit, load_critic
 from irleed.simulation.experts import Experts, Stages, by_actor_critic, by_imitation, by_reward, shown_by
@@ -36,7 +36,7 @@ IMITATION_PENALTY = 0.005  # the published one, 0.5, in units of the published t
 
 @dataclass(frozen=True)
 class ExpertCommand:
-    """Train experts on the true reward of an environment, side by side, and keep the one that plays best.
+    """Train experts on the true reward of an environment, side by side, and keep the one with the highest return.
 
     Where actions are choices, an expert is a soft-Q critic; else a policy, by soft actor-critic.
     """
@@ -46,38 +46,39 @@ class ExpertCommand:
     env: str = "CartPole-v1"
     """A Gymnasium id."""
     start: Path | None = None
-    """A critic to go on from, instead of fresh ones; for discrete actions."""
+    """A critic to start from, instead of fresh ones; for discrete actions."""
     imitate: str | None = None
     """Learn by inverse soft Q-learning from the play of this critic or, where actions are continuous, of this policy, a
     file or one that comes with the package, instead of the reward: how the paper's demonstrators were made."""
     demonstrations: int = 200
-    """Episodes of what is to be imitated."""
+    """Recorded episodes to imitate."""
     seeds: int = 4
-    """How many to train."""
+    """Independent experts to train, of which the best is kept."""
     steps: int = 100_000
     """Steps in the environment of each; for discrete actions, as many updates."""
-    copies: int = 1
-    """Copies of the environment that each plays in at once, and updates a step: faster; for discrete actions."""
+    num_envs: int = 1
+    """Copies of the environment that each expert acts in side by side, with as many updates a step: faster; for
+    discrete actions."""
     hidden: tuple[int, ...] = (128, 128)
     """Sizes of the hidden layers."""
     temperature: float = 0.1
     """Of policy and values, in units of reward; for discrete actions."""
-    random: float = 0.02
-    """Share of random actions while learning; for discrete actions."""
-    rate: float = 5e-4
-    """Learning rate, at the start; it goes down to nought, but where a policy is imitated."""
-    batch: int = 128
+    exploration: float = 0.02
+    """Share of uniformly random actions while learning; for discrete actions."""
+    learning_rate: float = 5e-4
+    """Initial learning rate; cosine decay to zero, except where a policy is imitated."""
+    batch_size: int = 128
     """Transitions for each update."""
     discount: float = 0.99
-    """Of the reward."""
+    """Discount of the reward."""
     narrow: float = 1.0
     """How narrow policies of continuous actions are: minus the entropy of each action, in nats."""
     stages: int = 0
     """Keep the policies at so many stages of training as well, beside the file; for continuous actions."""
     episodes: int = 100
-    """Episodes that each plays to be chosen by, and as many again for the return that is reported."""
+    """Evaluation episodes of each expert, by which the best is chosen, and as many again for the return reported."""
     seed: int = 0
-    """Where the random numbers start."""
+    """The random seed."""
     workers: int = field(default_factory=lambda: os.cpu_count() or 1)
     """Processes for environments that run on the host."""
 
@@ -86,8 +87,8 @@ class ExpertCommand:
         least = {
             "seeds": 1,
             "steps": LEARNING_STARTS + 1,
-            "copies": 1,
-            "batch": 1,
+            "num_envs": 1,
+            "batch_size": 1,
             "episodes": 1,
             "demonstrations": 1,
             "stages": 0,
@@ -96,7 +97,7 @@ class ExpertCommand:
         for setting, low in least.items():
             if getattr(self, setting) < low:
                 got, expected = getattr(self, setting), f"{low} or more"
-                raise ConfigError(f"--{setting}", got=got, expected=expected, remedy="choose more")
+                raise ConfigError(f"--{setting.replace('_', '-')}", got=got, expected=expected, remedy="choose more")
         prepare(self.out.parent)
         with contextlib.ExitStack() as stack:
             with writing(self.out, REMEDY):
@@ -107,7 +108,7 @@ class ExpertCommand:
         """Train, try, keep the best."""
         learn_key, choice_key, report_key = jax.random.split(jax.random.key(self.seed), 3)
         with contextlib.closing(make_backend(self.env, self.workers)) as backend:
-            with progress.shown(Console(stderr=True), "expert") as callback:
+            with progress_bar(Console(stderr=True), "expert") as callback:
                 experts = self._trained(backend, learn_key, callback)
             first = backend.returns(choice_key, experts.policies, greedy_action, self.episodes).mean(1)
             again = backend.returns(report_key, experts.policies, greedy_action, self.episodes)
@@ -144,8 +145,8 @@ class ExpertCommand:
                 backend, key, shown, self.demonstrations, OfflineIrleed.iq(**settings), self.seeds, told
             )
         start = None if self.start is None else self._read(backend, str(self.start))
-        settings = {**self._settings("discount", "temperature"), "exploration": self.random}
-        settings |= {"num_envs": self.copies, "gradient_steps": self.copies, "learning_starts": LEARNING_STARTS}
+        settings = {**self._settings("discount", "temperature"), "exploration": self.exploration}
+        settings |= {"num_envs": self.num_envs, "gradient_steps": self.num_envs, "learning_starts": LEARNING_STARTS}
         agent = SoftQExpert(**settings, buffer_size=min(self.steps, 200_000), start=start)
         return by_reward(backend, jax.random.split(key, self.seeds), agent, told)
 
@@ -164,7 +165,7 @@ class ExpertCommand:
 
     def _settings(self, *more: str) -> dict[str, Any]:
         own = {name: getattr(self, name) for name in ("hidden", "steps", *more)}
-        return {**own, "batch_size": self.batch, "learning_rate": self.rate}
+        return {**own, "batch_size": self.batch_size, "learning_rate": self.learning_rate}
 
     def _read(self, backend: AbstractBackend, name: str) -> Mlp:
         critic = load_critic(name)

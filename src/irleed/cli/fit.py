@@ -1,247 +1,230 @@
-"""The command `irleed fit`: in a finite MDP where there is one, with networks where there is none."""
+"""The command `irleed fit`: parses, calls `irleed.fit`, prints."""
 
-import contextlib
 import dataclasses
 import json
 import sys
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, cast
 
+import numpy as np
 import tyro
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
+from rich.table import Table
 
-from irleed._io.files import writing
-from irleed._io.text import say
+from irleed._io.text import cell, name, say
 from irleed.algorithms.tabular.irleed import Irleed
-from irleed.algorithms.tabular.paper_protocol import Planned, Published, SoftQLearning
-from irleed.algorithms.tabular.planning import Averaged, Soft
-from irleed.algorithms.tabular.visitation import tabulate
-from irleed.analysis import recordings as film
-from irleed.cli.methods import OFFLINE, ONLINE, returns_table, show_beside, trained
-from irleed.cli.parsing import refuse_ignored
-from irleed.cli.run import Keeping
-from irleed.data import Demonstrations, ReadOptions, load
-from irleed.data.limits import EXPANSION
-from irleed.data.transitions import are_choices
-from irleed.envs.mdp import FiniteMDP
-from irleed.envs.mdp_files import load_mdp
-from irleed.envs.toy_text import from_gymnasium
-from irleed.errors import ConfigError, DivergedError
-from irleed.fit.defaults import Method, network_algorithm, tabular_algorithm
-from irleed.fit.door import of_states
-from irleed.fit.networks import MEMBERS, NetworkFit
-from irleed.fit.result import write
-from irleed.fit.tabular import Fit, fit
-from irleed.fit.validation import clipped
+from irleed.algorithms.tabular.paper_protocol import Published
+from irleed.data import ReadOptions
+from irleed.errors import ConfigError
+from irleed.fit.defaults import Ends, Method, network_algorithm
+from irleed.fit.door import fit
+from irleed.fit.networks import MEMBERS
+from irleed.fit.options import DISCOUNT, OFFLINE, ONLINE, TABULAR, Estimator, MethodName, PlannerName
+from irleed.fit.result import Fit
+from irleed.fit.settings import settings_of
+from irleed.model.expertise import with_interval
 from irleed.report.compare import METHODS
-from irleed.rollout import HostBackend
-from irleed.runs import progress
+from irleed.rollout.evaluation import ReturnEstimate
 from irleed.runs.checkpoint import Stopped
-from irleed.runs.directory import fingerprint, open_run, plain
-from irleed.runs.reader import BASELINES
+from irleed.runs.directory import REPORT
 
-PlannerName = Literal["soft", "averaged"]
-PLANNERS = {"soft": Soft(), "averaged": Averaged()}
-TABULAR, BESIDE_TABLES, BESIDE_NETWORKS = ("irleed", "maxent"), ("maxent",), ("iq", "ileed", "bc")
-FOR_MDPS, FOR_NETWORKS = ("estimator", "planner", "endless", "discount"), ("seeds", "steps", "ends", "clip")
-LASTING = ("checkpoint_every", "log")  # settings of runs that take long enough to be kept on the way
-
-
-@dataclass(frozen=True)
-class Source:
-    """The finite MDP that demonstrations belong to: a file, or an environment of Gymnasium with a transition table."""
-
-    mdp: Path | None = None
-    """A file with the MDP (.npz)."""
-    env: str | None = None
-    """Or a Gymnasium id such as FrozenLake-v1."""
-    discount: float = 0.95
-    """Discount for --env; a file has its own, and so have networks."""
-
-    def load(self, expansion: float = EXPANSION) -> tuple[FiniteMDP, tuple[int, int] | None]:
-        """The MDP, and the shape of its grid if it has one; see `ReadOptions.expansion`."""
-        if self.env is not None and self.mdp is None:
-            return from_gymnasium(self.env, self.discount), None
-        if self.mdp is not None and self.env is None:
-            return load_mdp(self.mdp, expansion)
-        got = "neither" if self.mdp is None else "both"
-        raise ConfigError("the MDP", got=got, expected="--mdp FILE or --env ID", remedy="give one of them")
+LIKELIHOOD = "Log likelihood: of what demonstrators did, on the data that all learnt from; how well they are described."
+OWN = ("settings", "help_settings", "json")  # flags that are no arguments of `irleed.fit`, or other ones
 
 
 @dataclass(frozen=True)
 class FitCommand:
-    """Learn a policy and everyone's expertise from demonstrations.
+    """Learn a policy and each demonstrator's skill from demonstrations.
 
     In a finite MDP, where observations are the numbers of its states, the shared reward as well. Otherwise an ensemble
-    of networks learns from the data alone or, with --env, by playing too.
+    of networks learns from the data alone or, with --env, in an environment too.
     """
 
     data: tyro.conf.Positional[Path]
-    """Demonstrations: a file or folder of any format that is known, see the documentation."""
+    """Demonstrations: a file or folder in any known format, see the documentation."""
     reading: Annotated[ReadOptions, tyro.conf.arg(name="")]
-    source: Annotated[Source, tyro.conf.arg(name="")]
-    keeping: Annotated[Keeping, tyro.conf.arg(name="")]
+    mdp: Path | None = None
+    """The finite MDP that the demonstrations belong to: a file (.npz)."""
+    env: str | None = None
+    """A Gymnasium id. Networks learn and are evaluated there; where observations are states, its transition table is
+    the MDP."""
     out: Path | None = None
-    """Folder for fit.json, policy.safetensors and the figures, and for the run as it goes; nothing is written without
-    it."""
-    algorithm: Literal["irleed", "maxent", "iq", "ileed", "bc", "sqil"] = "irleed"
+    """Folder of the run: checkpoints, metrics, fit.json, policy.safetensors, figures and report.html; nothing is
+    written without it."""
+    algorithm: MethodName = "irleed"
     """IRLEED. In an MDP, also maximum-entropy IRL, which takes all demonstrators for equal experts. With networks, also
-    IQ-Learn; offline ILEED and behaviour cloning; online SQIL."""
-    estimator: Literal["map", "published", "online"] = "map"
+    IQ-Learn; from the data alone ILEED and behaviour cloning; in an environment SQIL."""
+    settings: Annotated[
+        tyro.conf.UseAppendAction[tuple[str, ...]], tyro.conf.arg(name="set", metavar="NAME=VALUE")
+    ] = ()
+    """A setting of the algorithm; can be repeated. --help-settings lists them."""
+    help_settings: bool = False
+    """List the settings of --algorithm with their defaults and meanings, and exit."""
+    steps: int | None = None
+    """Networks: updates; online also steps of each member in the environment. By default 20,000; online 50,000, or
+    500,000 with continuous actions."""
+    ends: Ends = "neutral"
+    """Networks, IRLEED and IQ-Learn: whether early termination counts as failure, as when a pole falls. On CartPole,
+    where it is one, policies are far better for it; on LunarLander, where it is not, they crash. With continuous
+    actions for networks that learn in an environment (--env)."""
+    members: int = MEMBERS
+    """Networks: members of the ensemble that policy and intervals come from."""
+    online: bool = True
+    """Networks with --env: learn in the environment. With --no-online, learn from the data alone, and only evaluate the
+    policy there."""
+    clip: bool = False
+    """Networks, continuous actions with --env: bring actions that are out of the environment's bounds within them."""
+    estimator: Estimator = "map"
     """In an MDP: the converged estimate with intervals; the paper's protocol; or that protocol with the dynamics
     unknown, policies being found by soft Q-learning on sampled transitions."""
     planner: PlannerName = "soft"
     """In an MDP: how demonstrators are supposed to plan, by the paper's equations, or as its released program does."""
     endless: bool = False
     """In an MDP: plan as if terminal states did not end the episode, as the released program does."""
-    seeds: int = MEMBERS
-    """Networks: members of the ensemble that policy and intervals come from."""
-    steps: int | None = None
-    """Networks: updates; online also steps of each member in the environment. By default 20,000; online 50,000, or
-    500,000 with continuous actions."""
-    ends: Literal["neutral", "failure"] = "neutral"
-    """Networks, IRLEED and IQ-Learn: whether it is a failure that the task ended before its time, as when a pole falls.
-    On CartPole, where it is, policies are far better for saying so; on LunarLander, where it is not, they crash. With
-    continuous actions for networks that play (--env)."""
-    clip: bool = False
-    """Networks, continuous actions with --env: bring actions that are out of the environment's bounds within them."""
+    discount: float = DISCOUNT
+    """In an MDP from --env: the discount; a file has its own, and so have networks."""
     baselines: bool = False
     """Fit other methods to the same data as well, and compare. In an MDP, maximum-entropy IRL; with networks, IQ-Learn,
-    ILEED and behaviour cloning, as ensembles like this one: with --env their policies are tried there too."""
+    ILEED and behaviour cloning, as ensembles like this one: with --env their policies are evaluated there too."""
     seed: int = 0
-    """Where the random numbers start."""
+    """The random seed."""
+    resume: bool = False
+    """Continue the run in --out from its last checkpoint; start it if there is none."""
+    checkpoint_every: float | None = None
+    """Networks: seconds between checkpoints; by default at least 10, and as many as keep them to 1 % of the time."""
+    log: tuple[Literal["tensorboard", "wandb"], ...] = ()
+    """Networks: log to TensorBoard or Weights & Biases as well, besides history.jsonl."""
     json: bool = False
     """Print JSON instead of a table."""
 
     def run(self, console: Console) -> None:
-        """Fit, print, and write what was asked for."""
-        self.keeping.check(self.out)
-        data = load(self.data, self.reading)
+        """Fit, print, and say what was written."""
         aside = Console(stderr=True)
-        tabular = self.source.mdp is not None or of_states(data)
-        self._refuse_others(tabular)
-        with contextlib.ExitStack() as held:
-            try:
-                found = self._fitted(data, tabular, aside, held)
-                if not self.json:
-                    console.print(found.expertise.table())
-                    if found.returns:
-                        console.print(returns_table(found.returns))
-                others = self._beside(data, tabular, aside, held) if self.baselines else {}
-            except Stopped as stopped:
-                say(aside, f"{stopped}; the same command with --resume goes on from there")
-                sys.exit(130)
+        given: dict[str, Any] = {each.name: getattr(self, each.name) for each in dataclasses.fields(self)}
+        given = {name: value for name, value in given.items() if name not in OWN}
+        try:
+            found = fit(**given, settings=_pairs(self.settings), progress=True, warn=lambda line: say(aside, line))
+        except Stopped as stopped:
+            say(aside, f"{stopped}; the same command with --resume continues from there")
+            sys.exit(130)
+        warn(aside, found)
         if self.json:
-            beside = {"baselines": {name: each.summary() for name, each in others.items()}} if self.baselines else {}
-            print(json.dumps({**found.summary(), **beside}, indent=1))
-        elif others:
-            show_beside(console, {self.algorithm: found, **others})
-        if self.out is not None:
-            say(aside if self.json else console, f"wrote {self.out}")
-
-    def _fitted(
-        self, data: Demonstrations, tabular: bool, aside: Console, held: contextlib.ExitStack, title: str = "fit"
-    ) -> Fit | NetworkFit:
-        """The answer, written down if there is a folder for it, which stays locked until `held` is closed."""
-        shape, stopped = None, ()
-        if tabular:
-            found, shape = self._tabular(data, aside, held, title)
-            stopped = () if found.converged else ("stopped before convergence; see `history`",)
+            beside = {"baselines": {name: each.summary() for name, each in found.baselines.items()}}
+            print(json.dumps({**found.summary(), **(beside if self.baselines else {})}, indent=1))
         else:
-            found = self._networks(data, aside, held, title)
-        for warning in (*stopped, *found.warnings):
-            say(aside, f"warning: {warning}" if title == "fit" else f"warning: {title}: {warning}")
+            show(console, found, self.algorithm)
         if self.out is not None:
-            with writing(self.out):
-                if self.source.env is not None and title == "fit":
-                    film.write(self.out, self.source.env, found.policy, self.seed)
-                write(self.out, found, self._settings(), data, shape)
-        return found
+            for line in (f"report: {self.out / REPORT}", f"wrote {self.out}"):
+                say(aside if self.json else console, line)
 
-    def _beside(
-        self, data: Demonstrations, tabular: bool, aside: Console, held: contextlib.ExitStack
-    ) -> dict[str, Fit | NetworkFit]:
-        """Other methods on the same data, each as this command would fit it, in folders inside this run's."""
-        found: dict[str, Fit | NetworkFit] = {}
-        for method in BESIDE_TABLES if tabular else BESIDE_NETWORKS:
-            if method == self.algorithm:
-                continue
-            own = dataclasses.replace(
-                self,
-                algorithm=method,
-                baselines=False,
-                ends=self.ends if method == "iq" else "neutral",
-                out=None if self.out is None else self.out / BASELINES / method,
-            )
-            try:
-                found[method] = own._fitted(data, tabular, aside, held, METHODS[method])
-            except DivergedError as error:
-                say(aside, f"warning: {METHODS[method]}: {error}")
-        return found
 
-    def _tabular(
-        self, data: Demonstrations, aside: Console, held: contextlib.ExitStack, title: str
-    ) -> tuple[Fit, tuple[int, int] | None]:
-        mdp, shape = self.source.load(self.reading.expansion)
-        tabulate(data, mdp)  # data that do not belong to the MDP are refused before anything is written
-        algorithm = self._planned(mdp, int(data.length.max()))
-        if self.out is not None:
-            config = {**plain(algorithm, "algorithm"), "endless": self.endless, "seed": self.seed}
-            held.enter_context(open_run(self.out, config, fingerprint(data, mdp), resume=self.keeping.resume))
-        with progress.shown(aside, title) as callback:
-            found = fit(data, mdp, algorithm=algorithm, endless=self.endless, seed=self.seed, progress=callback)
-        return found, shape
+def _pairs(words: tuple[str, ...]) -> dict[str, str]:
+    """Settings by name from NAME=VALUE."""
+    for word in words:
+        if "=" not in word:
+            expected = "NAME=VALUE, such as penalty=0.1"
+            raise ConfigError(f"--set {word}", got="no value", expected=expected, remedy="add the value after =")
+    return {key: value for key, _, value in (word.partition("=") for word in words)}
 
-    def _networks(self, data: Demonstrations, aside: Console, held: contextlib.ExitStack, title: str) -> NetworkFit:
-        if self.algorithm not in ("irleed", "iq"):
-            refuse_ignored((self,), ("ends",), f"with {self.algorithm}")
-        if not are_choices(data) and not self._plays:
-            refuse_ignored((self,), ("ends",), "with continuous actions and no --env")
-        with contextlib.ExitStack() as stack:
-            backend = None
-            if self.source.env is not None:
-                backend = stack.enter_context(contextlib.closing(HostBackend(self.source.env)))
-                if self.clip and not isinstance(backend.actions, int):
-                    data = clipped(data, backend.actions)
-            kind = {"continuous": not are_choices(data), "online": self._plays, "ends": self.ends}
-            algorithm = network_algorithm(cast(Method, self.algorithm), **kind, steps=self.steps)
-            settings = {"members": self.seeds, "seed": self.seed, "env": self.source.env if self._plays else None}
-            settings |= {"keeping": self.keeping, "title": title, "aside": aside, "held": held}
-            return trained(self.out, algorithm, data, backend, **settings)
 
-    @property
-    def _plays(self) -> bool:
-        """Whether networks learn by playing; those of a baseline may learn from the data, and be tried all the same."""
-        return self.source.env is not None and self.algorithm in ONLINE
+def warn(aside: Console, found: Fit) -> None:
+    """What is to be known before a fit and those beside it are used."""
+    beside = {f"{METHODS[method]}: ": each for method, each in found.baselines.items()}
+    for title, each in {"": found, **beside}.items():
+        stopped = () if each.converged else ("stopped before convergence; see `history`",)
+        for warning in (*stopped, *each.warnings):
+            say(aside, f"warning: {title}{warning}")
 
-    def _planned(self, mdp: FiniteMDP, horizon: int) -> Irleed | Published:
-        planner, maxent = PLANNERS[self.planner], self.algorithm == "maxent"
-        if self.estimator == "map":
-            return tabular_algorithm(mdp, planner, maxent=maxent, anonymous=self.reading.demonstrator == "episode")
-        online = self.estimator == "online"
-        inference = SoftQLearning() if online else Planned(planner, endless=self.endless)
-        return Published(inference=inference, horizon=horizon, outer_rounds=1 if maxent else 2)
 
-    def _settings(self) -> dict[str, Any]:
-        """As they are kept beside the answer."""
-        own = dataclasses.asdict(self)
-        reading, source, _ = own.pop("reading"), own.pop("source"), own.pop("keeping")
-        if self.source.env is not None and self.algorithm not in (*TABULAR, *ONLINE):
-            source["env"] = None  # the baseline was only tried there
-        return {key: str(value) for key, value in {**own, **source}.items()} | {"reading": reading}
+def show(console: Console, found: Fit, method: str) -> None:
+    """Each demonstrator's skill, the returns where they are known, and other methods beside this one."""
+    console.print(found.expertise.table())
+    if found.returns:
+        console.print(returns_table(found.returns))
+    if found.baselines:
+        methods = {method: found, **found.baselines}
+        console.print(_side_by_side(methods))
+        say(console, LIKELIHOOD)
+        if found.returns:
+            say(console, highest(compared(methods)))
 
-    def _refuse_others(self, tabular: bool) -> None:
-        """Settings that would be ignored are a mistake."""
-        if tabular:
-            way, algorithms, others = "in an MDP", TABULAR, FOR_NETWORKS
-        elif self.source.env is not None:
-            way, algorithms, others = "for networks that play (--env)", ONLINE, FOR_MDPS
-        else:
-            way, algorithms, others = "for networks that do not play (no --env)", OFFLINE, FOR_MDPS
-        if self.algorithm not in algorithms:
-            expected = f"{' or '.join(algorithms)} {way}"
-            raise ConfigError("--algorithm", got=self.algorithm, expected=expected, remedy="choose one of them")
-        refuse_ignored((self.source, self), others, way)
-        if tabular:
-            refuse_ignored((self.keeping,), LASTING, way)
+
+def returns_table(rows: tuple[ReturnEstimate, ...], limit: int = 30) -> Table:
+    """Episode returns, in the order of the rows."""
+    table = Table(title="Return", caption="means with 90 % intervals", box=SIMPLE_HEAD, pad_edge=False)
+    for heading in ("who", "episodes", "return"):
+        table.add_column(heading, justify="left" if heading == "who" else "right", no_wrap=True)
+    for row in rows[:limit]:
+        table.add_row(cell(row.who), str(row.episodes) if row.episodes else "computed", _amount(row))
+    if len(rows) > limit:
+        table.add_row(f"and {len(rows) - limit} more")
+    return table
+
+
+def _side_by_side(found: Mapping[str, Fit]) -> Table:
+    """Returns of each method's policy, where they are known, and how well it describes the demonstrators."""
+    tried = any(each.returns for each in found.values())
+    table = Table(title="Beside other methods", box=SIMPLE_HEAD, pad_edge=False)
+    table.add_column("method", no_wrap=True)
+    for heading in (*(("return, greedy", "return, sampled") if tried else ()), "log likelihood"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for method, each in found.items():
+        returns = map(_amount, each.returns[:2])
+        mean = np.average(each.expertise.log_likelihood, weights=each.expertise.transitions)
+        table.add_row(METHODS[method], *returns, f"{mean:.3f}")
+    return table
+
+
+def _amount(row: ReturnEstimate) -> str:
+    """With its interval, if it was not computed."""
+    return with_interval(row.mean, row.low, row.high) if row.episodes else f"{row.mean:.2f}"
+
+
+def compared(found: Mapping[str, Fit]) -> tuple[ReturnEstimate, ...]:
+    """Returns of the demonstrators, and of each method's policy by its greedy actions."""
+    first = next(iter(found.values()))
+    policies = (replace(each.returns[0], who=f"policy of {METHODS[m]}") for m, each in found.items() if each.returns)
+    return (*first.returns[2:], *policies)
+
+
+def highest(rows: tuple[ReturnEstimate, ...]) -> str:
+    """The highest mean return, and those whose intervals reach it."""
+    best = max(rows, key=lambda row: row.mean)
+    near = [name(row.who) for row in rows if row is not best and not row.high < best.low]
+    told = f"not told apart from it by the intervals: {', '.join(near)}" if near else "no other interval reaches it"
+    return f"Highest mean return: {name(best.who)}; {told}."
+
+
+def show_settings(arguments: list[str], console: Console) -> None:
+    """The settings of the algorithm that a command line names, in each form that it has."""
+    words = dict(zip(arguments, arguments[1:], strict=False))
+    words |= {flag: value for flag, _, value in (word.partition("=") for word in arguments) if value}
+    method = words.get("--algorithm", "irleed")
+    if method not in METHODS:
+        raise ConfigError("--algorithm", got=method, expected=" or ".join(METHODS), remedy="choose one of them")
+    for form, algorithm in _forms(method):
+        table = Table(title=f"{method} {form}", box=SIMPLE_HEAD, pad_edge=False, title_justify="left")
+        for heading in ("setting", "default", "meaning"):
+            table.add_column(heading, no_wrap=heading != "meaning")
+        for each in settings_of(algorithm):
+            value = ",".join(map(str, each.value)) if isinstance(each.value, tuple) else str(each.value).lower()
+            table.add_row(each.name, value, each.meaning)
+        console.print(table)
+    say(console, "Change one with --set NAME=VALUE, for example --set learning_rate=0.0003 --set hidden=64,64.")
+
+
+def _forms(method: str) -> Iterator[tuple[str, Any]]:
+    """The algorithms that a method's name stands for, by data and purpose."""
+    if method in TABULAR:
+        yield "in an MDP", Irleed.maxent() if method == "maxent" else Irleed()
+        yield "in an MDP, with --estimator published", Published()
+    kinds: Any = cast(Method, method)
+    for online, methods in ((False, OFFLINE), (True, ONLINE)):
+        for continuous in (False, True) if method in methods else ():
+            if not (continuous and method == "sqil"):
+                form = f"{'in an environment (--env)' if online else 'from the data alone'}, "
+                form += "continuous actions" if continuous else "discrete actions"
+                yield form, network_algorithm(kinds, continuous=continuous, online=online)

@@ -31,6 +31,25 @@ def parsed(settings: Any, arguments: Sequence[str], prog: str, description: str 
         )
 
 
+# Flags of earlier versions, by command.
+RENAMED = {
+    "fit": {"--seeds": "--members"},
+    "simulate": {"--episodes": "--demonstrations"},
+    "expert": {
+        "--copies": "--num-envs", "--rate": "--learning-rate", "--batch": "--batch-size", "--random": "--exploration",
+    },
+}  # fmt: skip
+
+
+def refuse_renamed(arguments: Sequence[str]) -> None:
+    """Refuse flags that have another name now, and say it."""
+    known = RENAMED.get(arguments[0], {}) if arguments else {}
+    for word in arguments[1:]:
+        flag = word.partition("=")[0]
+        if flag in known:
+            raise ConfigError(flag, got="a flag of earlier versions", expected=known[flag], remedy="use that")
+
+
 def _refuse_empty(arguments: Sequence[str]) -> None:
     """Refuse words without a letter: as a path, they would be the folder that the user happens to be in."""
     flag = "the command"
@@ -91,13 +110,3 @@ class _Wrapping:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
-
-
-def refuse_ignored(parts: tuple[Any, ...], names: tuple[str, ...], way: str) -> None:
-    """Refuse settings of a command that differ from the default where they mean nothing."""
-    given = {field.name: getattr(part, field.name) for part in parts for field in dataclasses.fields(part)}
-    usual = {field.name: field.default for part in parts for field in dataclasses.fields(part)}
-    for name in names:
-        if given[name] != usual[name]:
-            flag, expected = f"--{name.replace('_', '-')}", f"no such setting {way}"
-            raise ConfigError(flag, got=given[name], expected=expected, remedy="leave it out")

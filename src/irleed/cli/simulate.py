@@ -3,21 +3,21 @@
 import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import NoReturn
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-import tyro
 from rich.console import Console
 
 from irleed._io.files import write_json
 from irleed._io.text import say
-from irleed.cli.fit import PLANNERS, PlannerName, Source
-from irleed.cli.parsing import refuse_ignored
 from irleed.data import Demonstrations, save
 from irleed.errors import ConfigError
+from irleed.fit.door import PLANNERS, load_world
+from irleed.fit.options import DISCOUNT, PlannerName
+from irleed.fit.validation import refuse_ignored
 from irleed.rollout import make_backend
 from irleed.runs.directory import prepare
 from irleed.simulation.critics import CriticDemonstrator, check_fit, draw_demonstrators, load_critic, to_demonstrations
@@ -34,13 +34,18 @@ class SimulateCommand:
     In a finite MDP they plan; with --critic and --env they act by a trained critic, see `irleed expert`.
     """
 
-    source: Annotated[Source, tyro.conf.arg(name="")]
     out: Path
     """The file of demonstrations to write (.npz); the truth goes beside it as .truth.json."""
+    mdp: Path | None = None
+    """The finite MDP that they act in: a file (.npz)."""
+    env: str | None = None
+    """Or a Gymnasium id such as FrozenLake-v1; with a critic, any that it suits."""
+    discount: float = DISCOUNT
+    """Discount of the MDP from --env; a file has its own."""
     demonstrators: int = 5
     """How many."""
-    episodes: int = 40
-    """Episodes of each."""
+    demonstrations: int = 40
+    """Recorded episodes of each demonstrator."""
     max_precision: float = 5.0
     """Precisions are uniform between 0 and this; with a critic, inf means the largest value always."""
     horizon: int = 100
@@ -62,7 +67,7 @@ class SimulateCommand:
     workers: int = 0
     """With a critic: processes for the environment's lanes; 0: this one."""
     seed: int = 0
-    """Where the random numbers start."""
+    """The random seed."""
 
     def run(self, console: Console) -> None:
         """Simulate and save."""
@@ -73,32 +78,31 @@ class SimulateCommand:
         say(console, f"wrote {self.out}: {found.transitions} transitions in {found.episodes} episodes")
 
     def _in_mdp(self) -> tuple[Demonstrations, dict[str, object]]:
-        refuse_ignored((self.source, self), FOR_CRITICS, "in an MDP")
-        mdp, _ = self.source.load()
-        settings = ("demonstrators", "episodes", "horizon", "max_precision", "accuracy", "endless")
-        found, truth = simulate(
-            self.seed, mdp, planner=PLANNERS[self.planner], **{name: getattr(self, name) for name in settings}
-        )
+        refuse_ignored((self,), FOR_CRITICS, "in an MDP")
+        mdp, _ = load_world(self.mdp, self.env, self.discount)
+        settings = ("demonstrators", "demonstrations", "horizon", "max_precision", "accuracy", "endless")
+        given = {name: getattr(self, name) for name in settings}
+        found, truth = simulate(self.seed, mdp, planner=PLANNERS[self.planner], **given)
         known = {name: getattr(truth, name) for name in ("precision", "bias", "weights")}
         return found, {name: None if values is None else values.tolist() for name, values in known.items()}
 
     def _by_critic(self, name: str) -> tuple[Demonstrations, dict[str, object]]:
-        refuse_ignored((self.source, self), FOR_MDPS, "with a critic")
+        refuse_ignored((self,), FOR_MDPS, "with a critic")
         if self.precision:
             refuse_ignored((self,), ("demonstrators", "max_precision"), "beside --precision")
         people = len(self.precision) or self.demonstrators
         self._check(people)
-        if self.source.env is None:
+        if self.env is None:
             raise ConfigError("--critic", got="no --env", expected="where it plays", remedy="give --env ID")
-        critic, backend = load_critic(name), make_backend(self.source.env, self.workers)
+        critic, backend = load_critic(name), make_backend(self.env, self.workers)
         try:
-            check_fit(critic, name, backend.observation_shape, backend.actions, self.source.env)
+            check_fit(critic, name, backend.observation_shape, backend.actions, self.env)
             draw_key, play_key = jax.random.split(jax.random.key(self.seed))
             drawn = draw_demonstrators(draw_key, critic, self.max_precision, 0.0, people)
             scale = np.broadcast_to(np.asarray(self.bias_scale, np.float32), people)
             precision = jnp.asarray(self.precision, jnp.float32) if self.precision else drawn.precision
             drawn = eqx.tree_at(lambda d: (d.precision, d.bias_scale), drawn, (precision, jnp.asarray(scale)))
-            played = backend.play(play_key, drawn, CriticDemonstrator.act, self.episodes)
+            played = backend.play(play_key, drawn, CriticDemonstrator.act, self.demonstrations)
         finally:
             backend.close()
         known = [None if np.isinf(p) else float(p) for p in np.asarray(precision)]
@@ -108,7 +112,7 @@ class SimulateCommand:
 
     def _check(self, people: int) -> None:
         """Refuse settings of so many demonstrators that cannot be, before anyone plays."""
-        for setting, least in (("demonstrators", 1), ("episodes", 1), ("max_precision", 0), ("workers", 0)):
+        for setting, least in (("demonstrators", 1), ("demonstrations", 1), ("max_precision", 0), ("workers", 0)):
             if not getattr(self, setting) >= least:
                 _refuse(setting, getattr(self, setting), f"{least} or more")
         for value in self.precision:

@@ -1,6 +1,7 @@
 """A run as a folder to hand on: the policy for any language, an ONNX graph, and a card that says what it is."""
 
 import contextlib
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +13,13 @@ from irleed.data.formats.base import library
 from irleed.errors import ConfigError
 from irleed.export.card import card
 from irleed.export.graph import OBSERVATION, OPSET, write_graph
+from irleed.fit.result import Fit
 from irleed.model.actions import LOG_STDS
 from irleed.policies.base import Policy
 from irleed.policies.ensemble import EnsemblePolicy
-from irleed.policies.files import load_policy
 from irleed.policies.tabular import TabularPolicy
 from irleed.runs.directory import POLICY
-from irleed.runs.kinds import FitRun
-from irleed.runs.reader import read_run
+from irleed.runs.reader import read_fit
 
 DESCRIPTION, GRAPH, CARD = "policy.json", "policy.onnx", "README.md"
 ACTIVATED = {
@@ -44,20 +44,22 @@ QUANTITY = (
 )
 
 
-def export(run: str | Path, out: str | Path, *, onnx: bool = False) -> Path:
-    """Write policy.safetensors, policy.json, README.md and, if asked for, policy.onnx of a run into a new folder.
+def export(run: Fit | str | Path, out: str | Path, *, onnx: bool = False) -> Path:
+    """Write policy.safetensors, policy.json, README.md and, if asked for, policy.onnx into a new folder.
+
+    `run` is a fit, or the folder of one.
 
     Nothing is run when these files are loaded: they hold numbers and text. policy.json says all that is needed to write
     the policy again in another language.
     """
-    run, out = Path(run), Path(out)
+    if isinstance(run, Fit):
+        with tempfile.TemporaryDirectory() as folder:
+            return export(run.save(Path(folder) / "run"), out, onnx=onnx)
+    out = Path(out)
     if onnx:
         library("onnx", "export")  # before anything is written
-    found = read_run(run)
-    if not isinstance(found, FitRun):
-        remedy = "name a folder made by `irleed fit DATA --out FOLDER`"
-        raise ConfigError(str(run), got="an experiment", expected="a fit, which has a policy", remedy=remedy)
-    policy = load_policy(run / POLICY)
+    found = read_fit(Path(run))
+    policy = found.policy
     described = description(policy)
     with contextlib.ExitStack() as stack:
         stack.enter_context(writing(f"--out {out}", "choose another place, or make room there"))

@@ -1,5 +1,6 @@
 """What an ensemble of networks says about the demonstrators."""
 
+import dataclasses
 from typing import Any
 
 import jax
@@ -9,6 +10,7 @@ from irleed._typing import Float
 from irleed.algorithms.agent import AbstractAgent
 from irleed.algorithms.base import AbstractOffline
 from irleed.data.transitions import Transitions
+from irleed.fit.consensus import Consensus
 from irleed.model.expertise import INTERVAL, Expertise
 
 ROWS = 1024  # transitions in a batch
@@ -38,6 +40,23 @@ def judge(
         bias_high=ratio[2],
         log_likelihood=likelihood.mean(0),
         weight=share / share.sum(),
+    )
+
+
+def by_the_others(found: Expertise, judged: Consensus) -> Expertise:
+    """The same with skill and precision as the others' policies say, see `irleed.fit.consensus`."""
+    tail, posterior = (1 - INTERVAL) / 2, judged.posterior
+    low, high = posterior.skill_interval(INTERVAL)
+    return dataclasses.replace(
+        found,
+        precision=posterior.precision(0.5),
+        precision_low=posterior.precision(tail),
+        precision_high=posterior.precision(1 - tail),
+        bias=np.nan_to_num(found.bias),  # 0 where biases did not make held-out actions more probable
+        weight=judged.say / judged.say.sum(),
+        skill=posterior.skill,
+        skill_low=low,
+        skill_high=high,
     )
 
 

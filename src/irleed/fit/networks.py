@@ -3,64 +3,35 @@
 import dataclasses
 import functools
 import time
+from typing import cast
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from irleed._typing import Array, Int, Key, Shaped
 from irleed.algorithms.base import AbstractOffline, TrainState, initial_state, update_on
+from irleed.algorithms.iq import OfflineIrleed
 from irleed.algorithms.training import PARTS, Progress, in_parts, train_all
 from irleed.data.batches import Resamples, read_ahead, some_of_everyone
 from irleed.data.demonstrations import Demonstrations
 from irleed.data.transitions import Transitions, are_choices, stack
 from irleed.envs.step import Actions, Bounds
 from irleed.errors import DivergedError
+from irleed.fit.consensus import Consensus, consensus, settled
+from irleed.fit.crossfit import resampled_rows, taken
 from irleed.fit.defaults import Algorithm, network_algorithm
-from irleed.fit.judgement import judge
-from irleed.fit.result import AbstractFit, Origin
+from irleed.fit.judgement import by_the_others, judge
+from irleed.fit.result import Fit, Origin
 from irleed.fit.validation import at_chance, check, needed, prepared, too_large
 from irleed.model.expertise import Expertise
 from irleed.policies.ensemble import EnsemblePolicy
-from irleed.rollout import AbstractBackend, greedy_action, sampled_action
-from irleed.rollout.evaluation import ReturnEstimate
+from irleed.rollout import AbstractBackend, policy_returns
+from irleed.rollout.evaluation import demonstrated
 from irleed.runs.checkpoint import Checkpointer
 
 MEMBERS = 8
-EPISODES = 50  # that the policy plays, by its greedy actions and by sampled ones
-
-
-class NetworkFit(AbstractFit):
-    """What was learnt: a policy, and who is how good. Members that diverged are in neither."""
-
-    policy: EnsemblePolicy
-    expertise: Expertise
-    origin: Origin
-    returns: tuple[ReturnEstimate, ...] = eqx.field(static=True)  # of the policy and of the demonstrators; none offline
-    history: tuple[dict[str, int | float], ...] = eqx.field(static=True)  # mean loss; empty where agents played
-    warnings: tuple[str, ...] = eqx.field(static=True)
-    members: int = eqx.field(static=True)  # runs that it is made of
-    steps: int = eqx.field(static=True)
-    seconds: float = eqx.field(static=True)
-
-    def summary(self) -> dict[str, object]:
-        """The whole answer as plain values, for JSON."""
-        rows = [dataclasses.asdict(row) for row in self.returns]
-        return {
-            "expertise": self.expertise.to_dict(),
-            "ranking": list(self.expertise.ranking),
-            "returns": [{key: None if value != value else value for key, value in row.items()} for row in rows],
-            "history": list(self.history),
-            "steps": self.steps,
-            "members": self.members,
-            "warnings": list(self.warnings),
-            "seconds": round(self.seconds, 3),
-        }
-
-    def details(self) -> dict[str, object]:
-        """See `AbstractFit.details`: nothing."""
-        return {}
+EPISODES = 50  # of evaluation, by greedy and by sampled actions
 
 
 def fit_networks(
@@ -72,7 +43,7 @@ def fit_networks(
     seed: int = 0,
     progress: Progress | None = None,
     checkpointer: Checkpointer | None = None,
-) -> NetworkFit:
+) -> Fit:
     r"""Learn from demonstrations by an ensemble of networks trained side by side.
 
     Every member starts from its own random numbers. The first learns from the data as they are, every other one from
@@ -109,34 +80,54 @@ def fit_networks(
     seen = learnt_from.data
     chosen = [np.arange(seen.episodes)]
     chosen += [resampled(jax.random.fold_in(sample_key, member), seen) for member in range(1, members)]
+    offline = isinstance(algorithm, AbstractOffline)
+    large = offline and too_large(seen, members)
+    rows = some_of_everyone(seen) if large else np.arange(seen.transitions)
+    data = Transitions.at(seen, rows)
+    judged, learner = None, algorithm
+    if isinstance(algorithm, OfflineIrleed) and judged_by_others(algorithm, actions, seen.demonstrators):
+        judge_key, settle_key = jax.random.split(jax.random.fold_in(sample_key, 0))
+        judged = consensus(judge_key, seen, data, rows, algorithm, cast(int, actions))
+        learner = settled(settle_key, judged, data, algorithm, cast(int, actions), seen.demonstrators)
     keys, given = jax.random.split(train_key, members), (actions, seen.demonstrators, progress, checkpointer)
     losses: list[tuple[int, np.ndarray]] = []
-    if isinstance(algorithm, AbstractOffline) and too_large(seen, members):
-        data = Transitions.at(seen, some_of_everyone(seen))
-        many = Resamples(seen, np.stack(chosen), algorithm.batch_size)
-        state, losses = train_from_disk(algorithm, keys, many, *given)
+    if isinstance(learner, AbstractOffline) and large:
+        many = Resamples(seen, _weighed(sample_key, chosen, seen, judged), learner.batch_size)
+        state, losses = train_from_disk(learner, keys, many, *given)
+    elif judged is not None and isinstance(learner, AbstractOffline):
+        often = [np.bincount(own, minlength=seen.episodes)[np.asarray(seen.episode)] for own in chosen]
+        drawn = [
+            resampled_rows(jax.random.fold_in(sample_key, members + number), judged.weight * count, seen.transitions)
+            for number, count in enumerate(often)
+        ]
+        state, losses = train_all(learner, keys, stack([taken(data, own) for own in drawn]), *given)
     else:
-        data = Transitions.from_demonstrations(seen)
         many = stack([data, *(Transitions.from_demonstrations(seen.take(own)) for own in chosen[1:])])
-        if isinstance(algorithm, AbstractOffline):
-            state, losses = train_all(algorithm, keys, many, *given)
+        if isinstance(learner, AbstractOffline):
+            state, losses = train_all(learner, keys, many, *given)
         else:
-            state = needed(backend).learn(algorithm, keys, many, *given[1:]).learner
-    kept, lost = _sound(algorithm, state)
+            agents, losses = needed(backend).learn(learner, keys, many, *given[1:])
+            state = agents.learner
+    kept, lost = _sound(learner, state)
     parameters = jax.tree.map(lambda leaf: np.asarray(leaf)[kept], state.parameters)
-    policy = EnsemblePolicy(jax.vmap(algorithm.policy)(parameters), learnt_from.conditioning)
+    policy = EnsemblePolicy(jax.vmap(learner.policy)(parameters), learnt_from.conditioning)
     policy = jax.tree.map(np.asarray, policy)
-    expertise = _counted(judge(seen.names, algorithm, parameters, data), seen).without_few()
+    expertise = _counted(judge(seen.names, learner, parameters, data), seen).without_few()
+    if judged is not None:
+        expertise = by_the_others(expertise, judged)
+    earned = () if backend is None else policy_returns(play_key, backend, policy, EPISODES)
+    earned += () if backend is None else demonstrated(demonstrations)
     chance = at_chance(seen, expertise, continuous=isinstance(actions, Bounds))
-    return NetworkFit(
+    return Fit(
         policy=policy,
         expertise=expertise,
-        origin=Origin.of(demonstrations, algorithm, seeds=members, seed=seed),
-        returns=() if backend is None else _earned(play_key, backend, policy, demonstrations),
+        origin=Origin.of(demonstrations, algorithm, members=members, seed=seed),
+        returns=earned,
         history=tuple({"step": step, "loss": float(loss[kept].mean())} for step, loss in losses),
         warnings=(*lost, *learnt_from.warnings, *chance),
         members=len(kept),
-        steps=algorithm.steps,
+        steps=learner.steps,
+        episode_skill=None if judged is None else judged.episode_skill,
         seconds=time.perf_counter() - began + (0.0 if checkpointer is None else checkpointer.earlier),
     )
 
@@ -148,6 +139,24 @@ def resampled(key: Key, data: Demonstrations) -> Int[np.ndarray, " E"]:
     first = np.cumsum(count) - count
     draw = np.asarray(jax.random.uniform(key, (len(order),), jnp.float32), float)
     return order[first[owner] + (draw * count[owner]).astype(int)]
+
+
+def judged_by_others(algorithm: OfflineIrleed, actions: Actions, demonstrators: int) -> bool:
+    """Whether demonstrators are judged by what the others would do; see `irleed.fit.consensus`."""
+    learns = algorithm.learns_precision and float(algorithm.temperature) == 1.0  # else values have another scale
+    return learns and isinstance(actions, int) and demonstrators > 1
+
+
+def _weighed(
+    key: Key, chosen: list[Int[np.ndarray, " E"]], data: Demonstrations, judged: Consensus | None
+) -> Int[np.ndarray, "P E"]:
+    """Episodes of each member, as often as what their demonstrator has to say calls for."""
+    if judged is None:
+        return np.stack(chosen)
+    weight = (judged.say / np.bincount(np.asarray(data.demonstrator)))[data.owner]
+    often = [weight * np.bincount(own, minlength=data.episodes) for own in chosen]
+    drawn = [resampled_rows(jax.random.fold_in(key, number), own, data.episodes) for number, own in enumerate(often)]
+    return np.stack([own[np.arange(data.episodes) * len(own) // data.episodes] for own in drawn])
 
 
 def _counted(found: Expertise, data: Demonstrations) -> Expertise:
@@ -208,20 +217,3 @@ def _sound(algorithm: Algorithm, state) -> tuple[Int[np.ndarray, " K"], tuple[st
         remedy = "lower the rates, or look for extreme values in the data"
         raise DivergedError("training", got=said, expected="losses that stay numbers", remedy=remedy)
     return np.flatnonzero(step < 0), (f"{said}; they are left out of the policy and the intervals",)
-
-
-def _earned(
-    key: Key, backend: AbstractBackend, policy: EnsemblePolicy, data: Demonstrations
-) -> tuple[ReturnEstimate, ...]:
-    """What the policy earns in the backend, and beside it what the demonstrators did, if that is known."""
-    actor = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], policy.actor)
-    rows = [
-        ReturnEstimate.of(
-            f"policy, {name} actions", backend.returns(jax.random.fold_in(key, number), actor, act, EPISODES)[0]
-        )
-        for number, (name, act) in enumerate((("greedy", greedy_action), ("sampled", sampled_action)))
-    ]
-    returns = data.returns()
-    if returns is not None:
-        rows += [ReturnEstimate.of(name, returns[data.owner == number]) for number, name in enumerate(data.names)]
-    return tuple(rows)

@@ -1,6 +1,5 @@
-"""What a fit hands out, whatever it was fitted with: to be shown, saved as a run directory, and reported on."""
+"""What a fit returns, with tables or networks: a policy and each demonstrator's skill, saved as a run directory."""
 
-import abc
 import dataclasses
 import tempfile
 from collections.abc import Mapping
@@ -11,15 +10,16 @@ import equinox as eqx
 import numpy as np
 
 from irleed._io.files import beside, file_digest, write_signed, writing
+from irleed._typing import Array, Float
 from irleed.analysis import departures
 from irleed.data import Demonstrations, ReadOptions
 from irleed.model.expertise import Expertise
+from irleed.policies.base import Policy
 from irleed.report import figures
-from irleed.report import figures as style
 from irleed.report.markup import join, listing, paragraph
-from irleed.report.page import page
+from irleed.report.page import page, report
 from irleed.rollout.evaluation import ReturnEstimate
-from irleed.runs.directory import ANSWER, POLICY, fingerprint, open_run, plain
+from irleed.runs.directory import ANSWER, BASELINES, POLICY, fingerprint, open_run, plain
 from irleed.runs.kinds import FitRun
 from irleed.runs.reader import read_run
 
@@ -28,45 +28,82 @@ READ = (POLICY, "data.json", "departures.json", "history.jsonl", "film.json", "f
 
 
 class Origin(eqx.Module):
-    """What a fit comes from."""
+    """What a fit comes from: the data, and the two records of a run directory."""
 
     data: Demonstrations
-    settings: tuple[tuple[str, Any], ...] = eqx.field(static=True)  # by their names
-    path: str | None = eqx.field(static=True, default=None)  # of the data, if they were read
-    reading: ReadOptions = eqx.field(static=True, default=ReadOptions())
+    run: Mapping[str, Any] = eqx.field(static=True)  # what the numbers depend on, for run.json
+    fingerprint: str = eqx.field(static=True)  # of the data and the MDP
+    given: Mapping[str, Any] = eqx.field(static=True)  # the arguments of `irleed.fit`, for fit.json
     grid: tuple[int, int] | None = eqx.field(static=True, default=None)  # rows and columns, in a gridworld
 
     @classmethod
     def of(cls, data: Demonstrations, algorithm: Any, **settings: Any) -> "Origin":
-        """Data in memory, and with what they were fitted."""
-        return cls(data, tuple((plain(algorithm, "algorithm") | settings).items()))
+        """Data in memory, and the settings that they were fitted with."""
+        run = plain(algorithm, "algorithm") | settings
+        given = {"data": "in memory", "python": "irleed.fit", "algorithm": type(algorithm).__name__}
+        return cls(data, run, fingerprint(data), given | {"reading": dataclasses.asdict(ReadOptions())})
 
 
-class AbstractFit(eqx.Module):
-    """A policy, and who is how good."""
+class Fit(eqx.Module):
+    """A policy, each demonstrator's skill and, in an MDP, the shared reward.
 
-    policy: eqx.AbstractVar[Any]  # a `Policy`
-    expertise: eqx.AbstractVar[Expertise]
-    origin: eqx.AbstractVar[Origin]
-    returns: eqx.AbstractVar[tuple[ReturnEstimate, ...]]  # of the policy and of the demonstrators, where they are known
+    **Fields:**
 
-    @abc.abstractmethod
+    - `policy`: the shared policy. Members of an ensemble that diverged are left out.
+    - `expertise`: each demonstrator's precision and bias with 90 % intervals.
+    - `origin`: the data and the settings.
+    - `returns`: episode returns of the policy and of the demonstrators, where they are known.
+    - `history`: metrics by step.
+    - `warnings`: what to know before the answer is used.
+    - `steps`, `seconds`: how long it took.
+    - `weights`, `bias`: in an MDP, the weights of the shared reward, and of each demonstrator's bias.
+    - `converged`: in an MDP, whether the estimate converged.
+    - `members`: with networks, the members of the ensemble.
+    - `episode_skill`: of each episode, where demonstrators are judged by the others.
+    - `baselines`: fits of other methods to the same data, by their names.
+    """
+
+    policy: Policy
+    expertise: Expertise
+    origin: Origin
+    returns: tuple[ReturnEstimate, ...] = eqx.field(static=True)
+    history: tuple[dict[str, int | float], ...] = eqx.field(static=True)
+    warnings: tuple[str, ...] = eqx.field(static=True)
+    steps: int = eqx.field(static=True)
+    seconds: float = eqx.field(static=True)
+    weights: Float[Array, " F"] | None = None
+    bias: Float[Array, "D F"] | None = None
+    converged: bool = eqx.field(static=True, default=True)
+    members: int | None = eqx.field(static=True, default=None)
+    episode_skill: Float[np.ndarray, " E"] | None = None
+    baselines: "dict[str, Fit]" = eqx.field(default_factory=dict)
+
     def summary(self) -> dict[str, object]:
-        """The whole answer as plain values, for JSON."""
-
-    @abc.abstractmethod
-    def details(self) -> dict[str, object]:
-        """What is kept in a file besides the summary."""
+        """The answer as plain values, for JSON; without the weights of the biases, which may be many."""
+        own: dict[str, object] = {"members": self.members}
+        if self.weights is not None:
+            own = {"weights": np.asarray(self.weights).tolist(), "converged": self.converged}
+        return {
+            "expertise": self.expertise.to_dict(),
+            "ranking": list(self.expertise.ranking),
+            "returns": [row.plain() for row in self.returns],
+            "history": [{name: value for name, value in row.items() if np.isfinite(value)} for row in self.history],
+            "steps": self.steps,
+            **own,
+            **({} if self.episode_skill is None else {"episode_skill": np.asarray(self.episode_skill).tolist()}),
+            "warnings": list(self.warnings),
+            "seconds": round(self.seconds, 3),
+        }
 
     def save(self, folder: str | Path) -> Path:
-        """Write a run directory, as `irleed fit --out` does: for `irleed report`, `curate` and `export`."""
-        origin = self.origin
-        settings = dict(origin.settings)
-        told = {"data": origin.path or "in memory", "python": "irleed.fit", "algorithm": settings["algorithm"]}
-        told |= {"reading": dataclasses.asdict(origin.reading)}
-        with open_run(folder, settings, fingerprint(origin.data), resume=False) as run, writing(run.folder):
-            write(run.folder, self, told, origin.data, origin.grid)
-        return run.folder
+        """Write a run directory, as ``irleed fit --out`` does: for `irleed report`, `curate`, `export`, `evaluate`."""
+        folder, origin = Path(folder), self.origin
+        with open_run(folder, origin.run, origin.fingerprint, resume=False), writing(folder):
+            write(folder, self)
+            for name, each in self.baselines.items():
+                each.save(folder / BASELINES / name)
+            report(folder)
+        return folder
 
     def report(self, path: str | Path) -> Path:
         """Write one self-contained HTML page."""
@@ -78,42 +115,32 @@ class AbstractFit(eqx.Module):
         return path
 
     def _repr_html_(self) -> str:
-        """For notebooks: in short."""
-        summary = self.summary()
-        warnings = summary.get("warnings")
-        said = f"{type(self).__name__}: {summary['steps']} steps, {summary['seconds']} s"
-        odd = [listing(warnings)] if isinstance(warnings, list) and warnings else []
+        """A short table for notebooks."""
+        said = f"{type(self).__name__}: {self.steps} steps, {round(self.seconds, 3)} s"
+        odd = [listing(self.warnings)] if self.warnings else []
         return join([paragraph(said), *odd]) + self.expertise._repr_html_()
 
 
-def as_rows(returns: tuple[ReturnEstimate, ...]) -> list[dict[str, object]]:
-    """Returns as plain values, for JSON. What was computed, not played, has 0 episodes and an interval of no width."""
-    return [{key: None if value != value else value for key, value in vars(row).items()} for row in returns]
+def write(folder: Path, found: Fit) -> None:
+    """Write the policy, facts about the data, the pictures (expertise, and in a grid maps) and, last, the answer.
 
-
-def write(
-    folder: Path,
-    found: AbstractFit,
-    config: Mapping[str, object],
-    data: Demonstrations,
-    grid: tuple[int, int] | None = None,
-) -> None:
-    """The policy, what the data are, the pictures (expertise, and in a grid maps) and at the end the answer as JSON.
-
-    The answer has the checksums of what is read with it, and the fingerprint of the data.
+    The answer has the checksums of the files that are read with it, and the fingerprint of the data.
     """
-    answer: dict[str, Any] = {**found.summary(), **found.details()}
+    origin, answer = found.origin, found.summary()
     found.policy.save(folder / POLICY)
     names, expertise = found.expertise.names, found.expertise
     bars = figures.expertise_bars(names, expertise.precision, expertise.precision_low, expertise.precision_high)
-    style.save(bars, folder / "expertise")
-    if grid is not None and "weights" in answer and np.prod(grid) == len(answer["weights"]):
-        own = {f"bias of {name}": bias for name, bias in zip(names, answer["bias"], strict=True)}
-        maps = {name: np.asarray(values) for name, values in {"shared reward": answer["weights"], **own}.items()}
-        style.save(figures.gridworld_maps(*grid, dict(list(maps.items())[:MOST_MAPS])), folder / "maps")
-    departures.write(folder, data, found.policy)
-    head = {"format": "irleed-fit", "version": 1, "config": config, "grid": None if grid is None else list(grid)}
-    known = {"fingerprint": fingerprint(data), "files": sums(folder)}
+    figures.save(bars, folder / "expertise")
+    if found.bias is not None:
+        answer["bias"] = np.asarray(found.bias).tolist()
+    if origin.grid is not None and found.bias is not None and np.prod(origin.grid) == found.bias.shape[1]:
+        own = {f"bias of {name}": bias for name, bias in zip(names, found.bias, strict=True)}
+        maps = {name: np.asarray(values) for name, values in {"shared reward": found.weights, **own}.items()}
+        figures.save(figures.gridworld_maps(*origin.grid, dict(list(maps.items())[:MOST_MAPS])), folder / "maps")
+    departures.write(folder, origin.data, found.policy)
+    head = {"format": "irleed-fit", "version": 1, "config": dict(origin.given)}
+    head |= {"grid": None if origin.grid is None else list(origin.grid)}
+    known = {"fingerprint": fingerprint(origin.data), "files": sums(folder)}
     write_signed(folder / ANSWER, {**head, **known, **answer})
 
 

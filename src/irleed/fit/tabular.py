@@ -3,24 +3,23 @@
 import functools
 import time
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from irleed._compute import in_double_precision
-from irleed._typing import Array, Float
+from irleed._typing import Array
 from irleed.algorithms.tabular.irleed import Irleed
 from irleed.algorithms.tabular.paper_protocol import Published
 from irleed.algorithms.tabular.planning import Soft, optimal_q_values
 from irleed.algorithms.tabular.posterior import Judgement
 from irleed.algorithms.tabular.visitation import Statistics, expected_return, tabulate
 from irleed.algorithms.training import Progress, run
-from irleed.data.cautions import few
 from irleed.data.demonstrations import Demonstrations
+from irleed.data.summary import few
 from irleed.envs.mdp import FiniteMDP
 from irleed.fit.defaults import tabular_algorithm
-from irleed.fit.result import AbstractFit, Origin, as_rows
+from irleed.fit.result import Fit, Origin
 from irleed.fit.validation import at_chance
 from irleed.model.expertise import INTERVAL, Expertise
 from irleed.policies.tabular import TabularPolicy, boltzmann_probabilities
@@ -29,40 +28,6 @@ from irleed.rollout.evaluation import ReturnEstimate
 # How sharp the policy is that users get, in standard deviations of the advantages.
 SHARPNESS = 0.5
 POSTERIOR = "their intervals, which are as wide, rest mostly on the prior"
-
-
-class Fit(AbstractFit):
-    """What was learnt: a policy, who is how good, and the shared reward."""
-
-    policy: TabularPolicy
-    expertise: Expertise
-    weights: Float[Array, " F"]
-    bias: Float[Array, "D F"]
-    origin: Origin
-    # Of the policy and of the demonstrators, by the MDP's true reward; none where that is not known.
-    returns: tuple[ReturnEstimate, ...] = eqx.field(static=True)
-    history: tuple[dict[str, int | float], ...] = eqx.field(static=True)
-    converged: bool = eqx.field(static=True)
-    warnings: tuple[str, ...] = eqx.field(static=True)
-    seconds: float = eqx.field(static=True)
-
-    def summary(self) -> dict[str, object]:
-        """The whole answer as plain values, for JSON."""
-        return {
-            "expertise": self.expertise.to_dict(),
-            "ranking": list(self.expertise.ranking),
-            "returns": as_rows(self.returns),
-            "weights": np.asarray(self.weights).tolist(),
-            "converged": self.converged,
-            "warnings": list(self.warnings),
-            "steps": int(self.history[-1]["step"]) if self.history else 0,
-            "seconds": round(self.seconds, 3),
-        }
-
-    def details(self) -> dict[str, object]:
-        """See `AbstractFit.details`."""
-        history = [{key: value for key, value in row.items() if np.isfinite(value)} for row in self.history]
-        return {"bias": np.asarray(self.bias).tolist(), "history": history}
 
 
 @in_double_precision
@@ -105,6 +70,7 @@ def fit(
         origin=Origin.of(demonstrations, algorithm, endless=endless, seed=seed),
         returns=_earned(mdp, policy, demonstrations),
         history=tuple(history),
+        steps=int(history[-1]["step"]) if history else 0,
         converged=bool(algorithm.converged(state)),
         warnings=(*few(demonstrations, POSTERIOR), *at_chance(demonstrations, expertise)),
         seconds=time.perf_counter() - began,

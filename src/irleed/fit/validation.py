@@ -4,6 +4,7 @@ Also what is learnt from: the data without what a few values, or single precisio
 """
 
 import dataclasses
+from typing import Any
 
 import equinox as eqx
 import numpy as np
@@ -11,10 +12,10 @@ import numpy as np
 from irleed._typing import Int, Shaped
 from irleed.algorithms.agent import AbstractAgent
 from irleed.algorithms.base import AbstractOffline
-from irleed.data import cautions, lazy
-from irleed.data.conditioning import Conditioning
+from irleed.data import lazy
+from irleed.data import summary as cautions
+from irleed.data.conditioning import Conditioning, Ranges
 from irleed.data.demonstrations import Demonstrations
-from irleed.data.ranges import Ranges
 from irleed.data.transitions import are_choices
 from irleed.envs.step import Actions, Bounds
 from irleed.errors import ConfigError, SpaceError
@@ -32,9 +33,11 @@ GAIN = 0.02  # nats a transition and number of an action: networks gain as much 
 def check(data: Demonstrations, algorithm: Algorithm, backend: AbstractBackend | None, members: int) -> Actions:
     """The number of actions, or the bounds of what they are made of; what cannot be fitted is refused."""
     least = algorithm.learning_starts + 1 if isinstance(algorithm, AbstractAgent) else 1
-    for name, value, lowest in (("seeds", members, 1), ("steps", algorithm.steps, least)):
+    for name, value, lowest in (("members", members, 1), ("steps", algorithm.steps, least)):
         if value < lowest:
-            remedy = "choose a larger number" + (": the first ones only fill the replay buffer" if lowest > 1 else "")
+            remedy = "choose more" + (
+                f": the first {lowest - 1} steps only fill the replay buffer" if lowest > 1 else ""
+            )
             raise ConfigError(f"--{name}", got=value, expected=f"{lowest} or more", remedy=remedy)
     if isinstance(algorithm, AbstractAgent):
         needed(backend)
@@ -206,3 +209,13 @@ def _resolved(ranges: Ranges) -> None:
         expected = "a range that single precision resolves"
         remedy = "subtract a constant, or give them in another unit"
         raise SpaceError("actions", got=got, expected=expected, remedy=remedy)
+
+
+def refuse_ignored(parts: tuple[Any, ...], names: tuple[str, ...], way: str) -> None:
+    """Refuse settings that differ from the default where they would be ignored."""
+    known = {field.name: (field, getattr(part, field.name)) for part in parts for field in dataclasses.fields(part)}
+    for name in names:
+        field, value = known[name]
+        if value != field.default:
+            flag, expected = f"--{name.replace('_', '-')}", f"no such setting {way}"
+            raise ConfigError(flag, got=value, expected=expected, remedy="leave it out")

@@ -1,6 +1,6 @@
 """The paper's model: demonstrators with a precision and a bias, and what is known about them.
 
-- `demonstrators`: precision, bias, their gauge and priors (Eq. 5).
+- `demonstrators`: precision, bias, their gauge and priors (Eq. 6).
 - `actions`: distributions of discrete actions and of vectors, and how a precision and a bias change them.
 - `noise`: demonstrators of continuous actions as noise around a shared policy.
 - `networks`: perceptrons, and biases made of them.

@@ -37,7 +37,14 @@ class Demonstrators(eqx.Module):
 
 
 class Prior(eqx.Module):
-    """Independent Gaussians around bias 0, log precision 0 and weight 0; each field is an inverse variance."""
+    """Independent Gaussians around bias 0, log precision 0 and weight 0.
+
+    **Fields:**
+
+    - `bias`: inverse variance of the biases.
+    - `log_precision`: inverse variance of the log precisions.
+    - `weights`: inverse variance of the weights of the shared reward.
+    """
 
     bias: Scalar = 4.0
     log_precision: Scalar = 0.1

@@ -13,12 +13,13 @@ from rich.text import Text
 
 from irleed._io import text as _text
 from irleed._typing import Array, Bool, Float, Int, Scalar
-from irleed.data.cautions import FEW
 from irleed.data.formats.base import library
+from irleed.data.summary import FEW
 
 INTERVAL = 0.9
-HEADINGS = ("demonstrator", "n", "precision", "bias", "loglik", "weight")
+HEADINGS = ("demonstrator", "n", "skill", "precision", "bias", "loglik", "weight")
 CAPTION = "intervals hold 90 %; precision 1 is the average"
+CAPTION_OF_SKILL = "; skill 1 is what the others would do, 0 as good as random"
 UNRANKED = "(too few)"
 
 
@@ -29,7 +30,9 @@ class Expertise(eqx.Module):
     - `bias`: how far their idea of the reward is off: the size of their bias relative to that of the shared weights;
       for networks, of the shared values. NaN where an algorithm knows no bias.
     - `log_likelihood`: mean log probability of their actions under their own fitted policy.
-    - `weight`: their share in what is known about the shared reward; sums to one.
+    - `weight`: their share in what is known about the shared reward, or in the shared policy; sums to one.
+    - `skill`: the share of the advantage over random actions that they realise, by the values that a policy has learnt
+      from the others alone; 1 at most, 0 as good as random, negative worse. None where it is not estimated.
 
     An ensemble's intervals say nothing of a demonstrator with a handful of transitions, of whom every resample is the
     same: `without_few` removes them, and who has fewer than 10 transitions and no interval is not ranked. The posterior
@@ -46,10 +49,13 @@ class Expertise(eqx.Module):
     bias_high: Float[Array, " D"]
     log_likelihood: Float[Array, " D"]
     weight: Float[Array, " D"]
+    skill: Float[Array, " D"] | None = None
+    skill_low: Float[Array, " D"] | None = None
+    skill_high: Float[Array, " D"] | None = None
 
     @property
     def ranking(self) -> tuple[str, ...]:
-        """Names, the most precise first; without those of whom too little is known, see `ranked`."""
+        """Names, by skill or, where that is not estimated, by precision; without those who are not `ranked`."""
         return tuple(self.names[i] for i in self._order if self.ranked[i])
 
     @property
@@ -65,7 +71,7 @@ class Expertise(eqx.Module):
 
     def to_dict(self) -> list[dict[str, object]]:
         """One plain dictionary a demonstrator, for JSON."""
-        columns = [field for field in self.__dataclass_fields__ if field != "names"]
+        columns = self._columns
         return [
             {
                 "name": name,
@@ -77,8 +83,14 @@ class Expertise(eqx.Module):
 
     def table(self, limit: int = 30) -> Table:
         """A readable table, the most precise first."""
-        table = Table(title="Expertise", caption=CAPTION, box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-        for heading in HEADINGS:
+        table = Table(
+            title="Expertise",
+            caption=self._caption,
+            box=SIMPLE_HEAD,
+            pad_edge=False,
+            padding=(0, 1, 0, 0),
+        )
+        for heading in self._headings:
             table.add_column(heading, justify="left" if heading == HEADINGS[0] else "right", no_wrap=True)
         for row in self._rows(limit):
             table.add_row(*map(Text, row))
@@ -87,19 +99,39 @@ class Expertise(eqx.Module):
     def to_frame(self) -> Any:
         """A pandas DataFrame, a row for each demonstrator, by name, the most precise first."""
         pandas = library("pandas", "formats")
-        columns = {name: np.asarray(getattr(self, name)) for name in self.__dataclass_fields__ if name != "names"}
+        columns = {name: np.asarray(getattr(self, name)) for name in self._columns}
         frame = pandas.DataFrame(columns, index=pandas.Index(self.names, name="demonstrator"))
         return frame.iloc[self._order]
 
     def _repr_html_(self, limit: int = 30) -> str:
         """The same table for notebooks."""
-        rows = [("th", HEADINGS), *(("td", row) for row in self._rows(limit))]
+        rows = [("th", self._headings), *(("td", row) for row in self._rows(limit))]
         lines = ["".join(f"<{tag}>{html.escape(_text.visible(cell))}</{tag}>" for cell in row) for tag, row in rows]
-        return f"<table><caption>{CAPTION}</caption>{''.join(f'<tr>{line}</tr>' for line in lines)}</table>"
+        return f"<table><caption>{self._caption}</caption>{''.join(f'<tr>{line}</tr>' for line in lines)}</table>"
+
+    @property
+    def _columns(self) -> list[str]:
+        """The names of the fields that are estimated."""
+        return [name for name in self.__dataclass_fields__ if name != "names" and getattr(self, name) is not None]
 
     @property
     def _order(self) -> Int[np.ndarray, " D"]:
-        return np.lexsort((-np.asarray(self.precision), ~self.ranked))  # those who are not ranked come last
+        by = self.precision if self.skill is None else self.skill
+        return np.lexsort((-np.asarray(by), ~self.ranked))  # those who are not ranked come last
+
+    @property
+    def _caption(self) -> str:
+        return CAPTION if self.skill is None else CAPTION + CAPTION_OF_SKILL
+
+    @property
+    def _headings(self) -> tuple[str, ...]:
+        return tuple(each for each in HEADINGS if each != "skill" or self.skill is not None)
+
+    def _skill(self, i: int) -> tuple[str, ...]:
+        """The cell of skill, if it is estimated."""
+        if self.skill is None or self.skill_low is None or self.skill_high is None:
+            return ()
+        return (_interval(self.skill[i], self.skill_low[i], self.skill_high[i]),)
 
     def _rows(self, limit: int) -> list[tuple[str, ...]]:
         """The cells of a table, the most precise first; of many, a last row says how many are left out."""
@@ -107,6 +139,7 @@ class Expertise(eqx.Module):
             (
                 _text.name(self.names[i]),
                 f"{self.transitions[i]:.0f}" + ("" if self.ranked[i] else f" {UNRANKED}"),
+                *self._skill(int(i)),
                 _interval(self.precision[i], self.precision_low[i], self.precision_high[i]),
                 _interval(self.bias[i], self.bias_low[i], self.bias_high[i]),
                 f"{self.log_likelihood[i]:.3f}",

@@ -5,12 +5,13 @@ from collections.abc import Callable, Sequence
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 
 from irleed._typing import Array, Float, Key, Scalar, Shaped
 from irleed.data.conditioning import Conditioning
 from irleed.data.transitions import Inputs
 from irleed.envs.step import Actions
-from irleed.model.actions import AbstractHead, ActionDistribution, head_of
+from irleed.model.actions import AbstractHead, ActionDistribution, Categorical, head_of
 from irleed.model.networks import Activation, Mlp
 
 
@@ -58,6 +59,16 @@ class Actor(AbstractActor):
     def batch(self, observations: Float[Array, "B ..."]) -> ActionDistribution:
         """The distributions of actions in each state of a batch."""
         return self.head(self.outputs(observations))
+
+
+class TableActor(AbstractActor):
+    """A table of probabilities; an observation has a one in the place of its state, as on the host."""
+
+    probabilities: Float[Array, "S A"]
+
+    def __call__(self, observation: Float[Array, " S"]) -> ActionDistribution:
+        """The distribution of actions in one state."""
+        return Categorical(jnp.log(self.probabilities[jnp.argmax(observation)]))
 
 
 class EnsembleActor(AbstractActor):

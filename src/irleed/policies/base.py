@@ -17,6 +17,7 @@ from irleed._io.text import one_line, printable
 from irleed._typing import Array, Float
 from irleed.envs.step import Actions
 from irleed.errors import DataError, SpaceError
+from irleed.policies.actor import AbstractActor
 
 VERSION = "1"  # of the files of all kinds of policies
 
@@ -33,6 +34,11 @@ class Policy(eqx.Module):
     @abc.abstractmethod
     def actions(self) -> Actions:
         """The number of discrete actions, or the bounds of vectors."""
+
+    @property
+    @abc.abstractmethod
+    def actor(self) -> AbstractActor:
+        """The same policy for traced functions."""
 
     @abc.abstractmethod
     def predict(

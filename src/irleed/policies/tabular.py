@@ -13,6 +13,7 @@ from irleed._io.safetensors import Tensor
 from irleed._io.text import one_line
 from irleed._typing import Array, Float, Int, Scalar
 from irleed.errors import SpaceError
+from irleed.policies.actor import TableActor
 from irleed.policies.base import VERSION, Policy, checked_actions, read_tensors, write_tensors
 
 FORMAT = "irleed-tabular-policy"
@@ -34,6 +35,11 @@ class TabularPolicy(Policy):
     def actions(self) -> int:
         """The number of actions."""
         return self.probabilities.shape[1]
+
+    @property
+    def actor(self) -> TableActor:
+        """The same policy for traced functions."""
+        return TableActor(jnp.asarray(self.probabilities, jnp.float32))
 
     def predict(
         self, observation: ArrayLike | int, deterministic: bool = False, seed: int | None = None

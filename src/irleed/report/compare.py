@@ -7,13 +7,9 @@ from irleed.report import experiment, returns, svg
 from irleed.report.expertise import compared, judged, ranked
 from irleed.report.markup import Safe, element, figure, listed, number, paragraph, part, table
 from irleed.runs.kinds import Estimate, ExperimentRun, FitRun, Run
+from irleed.runs.results import METHODS
 
 MOST_PEOPLE = 12
-# What methods are called, by the names that the command line knows them by.
-METHODS = {
-    "irleed": "IRLEED", "maxent": "maximum-entropy IRL", "iq": "IQ-Learn", "ileed": "ILEED", "bc": "cloning",
-    "sqil": "SQIL",
-}  # fmt: skip
 
 
 def section(runs: list[Run], level: int, key: str) -> Safe:
@@ -146,7 +142,7 @@ def named(estimate: Estimate, name: str) -> Estimate:
 
 
 def _experiments(runs: list[ExperimentRun]) -> list[Safe]:
-    means = [experiment.method_means(run.rows) for run in runs]
+    means = [experiment.method_means(run.results.rows) for run in runs]
     methods = list(dict.fromkeys(name for mean in means for name in mean))
     rows = [(method, *(mean.get(method) for mean in means)) for method in methods]
     caption = "Mean over settings of every method's greedy return; settings may differ between runs"

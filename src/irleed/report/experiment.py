@@ -8,8 +8,8 @@ from irleed.report import svg
 from irleed.report.markup import Safe, counted, details, element, figure, listed, number, paragraph, part, table
 from irleed.runs.fields import Fields
 from irleed.runs.kinds import Estimate, ExperimentRun
+from irleed.runs.results import Row
 
-NAMES = {"irleed": "IRLEED", "iq": "IQ-Learn", "ileed": "ILEED", "bc": "cloning", "sqil": "SQIL", "maxent": "IRL"}
 MOST_PANELS = 16  # settings that have a plot each; more are a table with colours
 MOST_ROWS = 30  # of the summary that are shown at once
 STRONGEST = 45  # percent of a colour behind text, which has to stay readable
@@ -19,15 +19,14 @@ def sections(run: ExperimentRun, level: int, key: str) -> list[Safe]:
     """What was compared, and how it came out."""
     parts = []
     for number_, (task, rows) in enumerate(_tasks(run).items()):
-        settings = list(dict.fromkeys(_setting(row) for row in rows if row.text("method") != "demonstrators"))
+        settings = list(dict.fromkeys(_setting(row) for row in rows if row.learnt))
         title = f"Returns: {task}" if task else "Returns"
         inside = _panels(rows, settings) if len(settings) <= MOST_PANELS else _maps(rows)
         parts.append(part(level, title, f"{key}-{number_}", *inside, _all(rows)))
-    facts = [(name.replace("_", " "), _plain(run, name, value)) for name, value in run.summary.items()]
-    took = f"{number(run.seconds)} s" + (f" on {run.device}" if run.device else "")
+    facts = [(name.replace("_", " "), _plain(run, name, value)) for name, value in run.results.summary.items()]
     summary = table("Over all settings; differences with 95 % intervals", ["what", "value"], facts)
     shown = details("All of the summary", summary) if len(facts) > MOST_ROWS else summary
-    parts.append(part(level, "Summary", f"{key}-summary", paragraph(f"The experiment took {took}."), shown))
+    parts.append(part(level, "Summary", f"{key}-summary", paragraph(_took(run)), shown))
     return parts
 
 
@@ -38,38 +37,36 @@ def said(run: ExperimentRun) -> list[str]:
         means = method_means(rows)
         best = sorted(means, key=lambda name: -means[name])
         where = f"{task}: " if task else ""
-        kind = "greedy return over the best demonstrator's" if "relative" in rows[-1] else "greedy return"
+        kind = "greedy return over the best demonstrator's" if _relative(rows) else "greedy return"
         settings = counted(len({_setting(row) for row in rows}), "setting")
         shown = listed([f"{name} {number(means[name])}" for name in best], 4)
         sentences.append(f"{where}mean {kind} over {settings}: {shown}.")
     return sentences
 
 
-def method_means(rows: Sequence[Fields]) -> dict[str, float]:
+def method_means(rows: Sequence[Row]) -> dict[str, float]:
     """The mean over settings of every method's greedy return."""
-    greedy = [row for row in rows if "evaluation" in row and row.text("evaluation") == "greedy"]
-    names = dict.fromkeys(_method(row) for row in greedy)
-    return {name: fmean(_value(row) for row in greedy if _method(row) == name) for name in names}
+    greedy = _greedy(rows)
+    names = dict.fromkeys(row.name for row in greedy)
+    return {name: fmean(_estimate(row).value for row in greedy if row.name == name) for name in names}
 
 
-def _tasks(run: ExperimentRun) -> dict[str, list[Fields]]:
+def _tasks(run: ExperimentRun) -> dict[str, list[Row]]:
     """Rows by environment; the gridworld experiment has one, which it does not name."""
-    found: dict[str, list[Fields]] = {}
-    for row in run.rows:
-        found.setdefault(str(row.inner("setting").plain().get("env", "")), []).append(row)
+    found: dict[str, list[Row]] = {}
+    for row in run.results.rows:
+        found.setdefault(str(row.setting.get("env", "")), []).append(row)
     return found
 
 
-def _panels(rows: list[Fields], settings: list[str]) -> list[Safe]:
+def _panels(rows: list[Row], settings: list[str]) -> list[Safe]:
     """A plot for each setting."""
-    relative = "relative" in rows[-1]
+    relative = _relative(rows)
     axis = "return over the best demonstrator's" if relative else "mean return"
     plots = []
     for setting in settings:
-        own = [row for row in rows if _setting(row) == setting and row.text("method") != "demonstrators"]
-        greedy = [
-            (_estimate(row), 0 if "IRLEED" in _method(row) else 1) for row in own if row.text("evaluation") == "greedy"
-        ]
+        own = [row for row in _greedy(rows) if _setting(row) == setting]
+        greedy = [(_estimate(row), 0 if row.name.startswith("IRLEED") else 1) for row in own]
         if not greedy:
             continue
         greedy.sort(key=lambda pair: -pair[0].value)
@@ -80,18 +77,16 @@ def _panels(rows: list[Fields], settings: list[str]) -> list[Safe]:
     return [paragraph(words), element("div", *plots, class_="figures")]
 
 
-def _maps(rows: list[Fields]) -> list[Safe]:
+def _maps(rows: list[Row]) -> list[Safe]:
     """How much better IRLEED is than IRL, by precision and accuracy of the demonstrators."""
-    greedy = [row for row in rows if "evaluation" in row and row.text("evaluation") == "greedy"]
     found = []
-    for estimator in dict.fromkeys(row.text("estimator") for row in greedy):
+    for estimator in dict.fromkeys(row.estimator for row in _greedy(rows)):
         cells: dict[tuple[str, str], dict[str, float]] = {}
-        for row in greedy:
-            if row.text("estimator") == estimator:
-                setting = row.inner("setting").plain()
-                place = str(setting.get("max_precision")), str(setting.get("accuracy"))
-                cells.setdefault(place, {})[row.text("method")] = row.number("mean")
-        found.append(_map(estimator, cells))
+        for row in _greedy(rows):
+            if row.estimator == estimator:
+                place = str(row.setting.get("max_precision")), str(row.setting.get("accuracy"))
+                cells.setdefault(place, {})[row.method] = row.mean
+        found.append(_map(str(estimator), cells))
     words = (
         "IRLEED's improvement over IRL in percent, by the demonstrators' largest precision and by their accuracy: blue "
         "is better, orange worse."
@@ -117,45 +112,50 @@ def _map(estimator: str, cells: dict[tuple[str, str], dict[str, float]]) -> Safe
     return element("div", table(caption, ["", *across], rows, sortable=False), class_="tight")
 
 
-def _all(rows: list[Fields]) -> Safe:
+def _all(rows: list[Row]) -> Safe:
     shown = []
     for row in rows:
-        if row.text("method") == "demonstrators":
-            best = f"best {number(row.number('best'))}" if "best" in row else None
-            shown.append((_setting(row), "demonstrators", best, row.number("mean"), None, None))
-        else:
-            seeds = row.whole("seeds")
-            shown.append(
-                (_setting(row), _method(row), row.text("evaluation"), row.number("mean"), _estimate(row), seeds)
-            )
-    value = "over the best demonstrator's" if "relative" in rows[-1] else "mean, with interval"
+        estimate = _estimate(row) if row.learnt else None
+        best = row.evaluation if row.best is None else f"best {number(row.best)}"
+        shown.append((_setting(row), row.name, best, row.mean, estimate, row.seeds))
+    value = "over the best demonstrator's" if _relative(rows) else "mean, with interval"
     headings = ["setting", "method", "actions", "mean return", value, "data sets"]
     return details("All numbers", table("Returns with 95 % intervals over data sets", headings, shown))
 
 
-def _setting(row: Fields) -> str:
-    values = {name: value for name, value in row.inner("setting").plain().items() if name != "env"}
+def _greedy(rows: Sequence[Row]) -> list[Row]:
+    return [row for row in rows if row.evaluation == "greedy"]
+
+
+def _relative(rows: Sequence[Row]) -> bool:
+    """Whether returns are compared as multiples of the best demonstrator's."""
+    return rows[-1].relative is not None
+
+
+def _setting(row: Row) -> str:
+    values = {name: value for name, value in row.setting.items() if name != "env"}
     levels = {"L": "low", "H": "high"}
     return ", ".join(f"{name.replace('_', ' ')} {levels.get(str(value), value)}" for name, value in values.items())
 
 
-def _method(row: Fields) -> str:
-    first, *rest = row.text("method").split("_")
-    estimator = [row.text("estimator")] if "estimator" in row else []
-    return " ".join([NAMES.get(first, first), *rest, *estimator])
+def _estimate(row: Row) -> Estimate:
+    if row.relative is None:
+        return Estimate(row.name, row.mean, row.ci_low, row.ci_high)
+    return Estimate(row.name, row.relative, row.relative_low, row.relative_high)
 
 
-def _value(row: Fields) -> float:
-    return row.number("relative") if "relative" in row else row.number("mean")
-
-
-def _estimate(row: Fields) -> Estimate:
-    return Estimate(_method(row), _value(row), row.number("ci_low"), row.number("ci_high"))
+def _took(run: ExperimentRun) -> str:
+    if run.results.seconds is None:
+        return "How long the experiment took is not known."
+    device = f" on {run.results.device}" if run.results.device else ""
+    return f"The experiment took {number(run.results.seconds)} s{device}."
 
 
 def _plain(run: ExperimentRun, name: str, value: Any) -> object:
-    """A number, or a difference with its interval."""
+    """A number, a difference with its interval, or a number for each demonstrator."""
     if isinstance(value, list):
-        found = Fields(f"{run.folder}, results.json, summary", run.summary).numbers(name)
-        return Estimate(name, found[1], found[0], found[2]) if len(found) == 3 else listed(found)
+        found = Fields(f"{run.folder}, results.json, summary", dict(run.results.summary)).numbers(name)
+        if "_minus_" in name and len(found) == 3:
+            return Estimate(name, found[1], found[0], found[2])
+        return ", ".join(map(number, found))
     return value if isinstance(value, int | float | str) else None

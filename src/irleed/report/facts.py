@@ -1,6 +1,7 @@
 """The data, how to make the run again, and what to cite."""
 
 import json
+from collections.abc import Mapping
 from importlib.metadata import version
 from typing import Any
 
@@ -12,7 +13,7 @@ from irleed.runs.kinds import ExperimentRun, FitRun, Run
 MOST_PEOPLE = 200
 # What `irleed fit` does unless told otherwise: a command that says it would be long, and no clearer.
 USUAL = {
-    "algorithm": "irleed", "estimator": "map", "planner": "soft", "seeds": "8", "steps": "None", "ends": "neutral",
+    "algorithm": "irleed", "estimator": "map", "planner": "soft", "members": "8", "steps": "None", "ends": "neutral",
     "seed": "0", "mdp": "None", "env": "None", "discount": "0.95", "endless": "False", "demonstrator": "data",
     "action": "None", "clip": "False", "baselines": "False", "expansion": "100.0",
 }  # fmt: skip
@@ -70,23 +71,27 @@ def reproduce(runs: list[Run], level: int, key: str) -> Safe:
 def command(run: Run) -> str:
     """What to type to make the run again, elsewhere; one line, in which every word is quoted that needs to be."""
     if isinstance(run, ExperimentRun):
-        return shell(["irleed", "experiment", run.experiment, *_flags(run.config), "--out", "AGAIN"])
+        return shell(["irleed", "experiment", run.results.experiment, *_flags(run.config), "--out", "AGAIN"])
     reading = run.config.get("reading")
     settings = run.config | (reading if isinstance(reading, dict) else {})
-    if "python" in settings:  # saved by `irleed.fit.result.AbstractFit.save`
+    if "python" in settings:  # some of what was given to `irleed.fit` was in memory
         return f"# in Python: {one_line(settings['python'])}, with the settings below"
+    settings["members"] = settings.get("members", settings.get("seeds", "8"))  # as older runs call them
     words = ["irleed", "fit", str(settings.get("data", "DATA"))]
     for name, usual in USUAL.items():
         value = str(settings.get(name, usual))
         if value != usual:
             words += [f"--{name}"] if usual == "False" else [f"--{name}", value]
+    own = settings.get("settings")
+    for name, value in own.items() if isinstance(own, dict) else ():
+        words += ["--set", f"{name}={value}"]
     chosen = settings.get("obs")
     if isinstance(chosen, list) and chosen:
         words += ["--obs", *map(str, chosen)]
     return shell([*words, "--out", "AGAIN"])
 
 
-def _flags(config: dict[str, Any]) -> list[str]:
+def _flags(config: Mapping[str, Any]) -> list[str]:
     """Settings of an experiment as its command takes them."""
     words = []
     for name, value in config.items():

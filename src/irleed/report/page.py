@@ -3,28 +3,43 @@
 import base64
 import hashlib
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 
 from irleed._io.files import beside
 from irleed.errors import ConfigError
-from irleed.report import compare, curves, departures, experiment, expertise, facts, maps, returns
+from irleed.report import compare, differences, experiment, expertise, facts, returns
 from irleed.report.markup import Safe, counted, element, join, listed, listing, number, paragraph, part
+from irleed.runs.directory import REPORT
 from irleed.runs.kinds import ExperimentRun, FitRun, Run
 from irleed.runs.reader import read_run
 
 
-def write(runs: list[Path], out: Path) -> Path:
-    """Read run directories, and write the page about them."""
-    content = page([read_run(Path(folder)) for folder in runs]).encode()
+def report(runs: str | Path | Sequence[str | Path], out: str | Path | None = None) -> Path:
+    """Write one self-contained HTML page about a run, or a comparison of several; returns where it is.
+
+    **Arguments:**
+
+    - `runs`: the folder of a fit or of an experiment, or several.
+    - `out`: the page to write; by default, of one run, report.html in its folder.
+    """
+    folders = [Path(each) for each in ([runs] if isinstance(runs, str | Path) else runs)]
+    if not folders:
+        raise ConfigError("runs", got="none", expected="one folder or more", remedy="name the run")
+    if out is None and len(folders) > 1:
+        expected, remedy = "where to write the comparison", "give --out report.html"
+        raise ConfigError("--out", got="nothing", expected=expected, remedy=remedy)
+    path = folders[0] / REPORT if out is None else Path(out)
+    content = page([read_run(folder) for folder in folders]).encode()
     try:
-        with beside(out) as file:
+        with beside(path) as file:
             file.write(content)
     except OSError as error:
         got, remedy = error.strerror or str(error), "choose another with --out"
-        raise ConfigError(f"--out {out}", got=got, expected="a place to write", remedy=remedy) from error
-    return out
+        raise ConfigError(f"--out {path}", got=got, expected="a place to write", remedy=remedy) from error
+    return path
 
 
 def page(runs: list[Run]) -> str:
@@ -72,14 +87,14 @@ def _parts(run: Run, level: int, key: str, runs: int) -> list[Safe]:
     """The sections of one run among so many, which share the room for pictures."""
     if isinstance(run, ExperimentRun):
         return [_short(run, level, key), *experiment.sections(run, level, key)]
-    where = departures.contents(run, key, runs) if run.networks else maps.contents(run, runs)
+    where = differences.departures(run, key, runs) if run.networks else differences.maps(run, runs)
     return [
         _short(run, level, key),
         returns.section(run, level, f"{key}-returns", returns.MOST_FILM // runs),
         *([compare.beside(run, level, f"{key}-beside")] if run.baselines or run.unfinished else []),
         expertise.section(run, level, f"{key}-who"),
         *([part(level, "Where they differ", f"{key}-where", *where)] if where else []),
-        curves.section(run, level, f"{key}-curve"),
+        returns.learning(run, level, f"{key}-curve"),
         facts.section(run, level, f"{key}-data"),
     ]
 
@@ -88,7 +103,8 @@ def _short(run: Run, level: int, key: str) -> Safe:
     """What to take away, first."""
     title = "In short"
     if isinstance(run, ExperimentRun):
-        return part(level, title, f"{key}-short", listing(experiment.said(run), "short"))
+        said = [*experiment.said(run), *_warned(run.results.warnings)]
+        return part(level, title, f"{key}-short", listing(said, "short"))
     points = [returns.said(run)[0]]
     if expertise.judged(run):
         order = expertise.compared(run)
@@ -99,13 +115,17 @@ def _short(run: Run, level: int, key: str) -> Safe:
         )
     else:
         points.append(expertise.said(run)[0])
-    points += [join([element("strong", "Warning: "), warning]) for warning in run.warnings]
+    points += _warned(run.warnings)
     return part(level, title, f"{key}-short", listing(points, "short"))
+
+
+def _warned(warnings: tuple[str, ...]) -> list[Safe]:
+    return [join([element("strong", "Warning: "), warning]) for warning in warnings]
 
 
 def _subject(run: Run) -> str:
     if isinstance(run, ExperimentRun):
-        return f"The experiment {run.experiment}: {counted(len(run.rows), 'result')}."
+        return f"The experiment {run.results.experiment}: {counted(len(run.results.rows), 'result')}."
     way = f"an ensemble of {counted(run.members, 'member')}" if run.members is not None else "a finite MDP"
     algorithm = run.config.get("algorithm", "an algorithm")
     return f"{counted(len(run.people), 'demonstrator')}, {algorithm}, {way}, learnt from {run.config.get('data')}."

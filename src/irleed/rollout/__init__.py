@@ -1,7 +1,7 @@
 """Where many policies play and many agents learn at once: an environment on the device, or one on the host."""
 
-from irleed.envs.cartpole import CartPole
-from irleed.rollout.base import AbstractBackend, counted, greedy_action, sampled_action
+from irleed.envs.jax import CartPole
+from irleed.rollout.base import AbstractBackend, counted, greedy_action, policy_returns, sampled_action
 from irleed.rollout.device import DeviceBackend
 from irleed.rollout.host import HostBackend
 
@@ -10,9 +10,10 @@ __all__ = [
     "DeviceBackend",
     "HostBackend",
     "counted",
-    "sampled_action",
     "greedy_action",
     "make_backend",
+    "policy_returns",
+    "sampled_action",
 ]
 
 

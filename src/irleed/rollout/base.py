@@ -5,15 +5,17 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from irleed._typing import Array, Float, Key, Shaped
 from irleed.algorithms.agent import AbstractAgent, AgentState
-from irleed.algorithms.training import Progress
+from irleed.algorithms.training import Losses, Progress
 from irleed.data.transitions import Transitions
-from irleed.envs.step import Actions
+from irleed.envs.step import Actions, Bounds
 from irleed.policies.actor import AbstractActor
-from irleed.rollout.evaluation import Played
+from irleed.policies.base import Policy
+from irleed.rollout.evaluation import Played, ReturnEstimate
 from irleed.runs.checkpoint import Checkpointer
 
 # From an actor, a key and an observation to an action; a function of a module, so that it is compiled once.
@@ -28,6 +30,20 @@ def greedy_action(policy: AbstractActor, key: Key, obs: Shaped[Array, "..."]) ->
 def sampled_action(policy: AbstractActor, key: Key, obs: Shaped[Array, "..."]) -> Shaped[Array, "..."]:
     """Act as a policy's probabilities say."""
     return policy.act(key, obs)
+
+
+def _clipped(greedy: bool) -> ActorAct:
+    def act(given: tuple[AbstractActor, Array, Array], key: Key, obs: Shaped[Array, "..."]) -> Shaped[Array, "..."]:
+        policy, low, high = given
+        return jnp.clip(policy.act(key, obs, greedy), low, high)
+
+    return act
+
+
+KINDS: tuple[tuple[str, ActorAct, ActorAct], ...] = (
+    ("greedy", greedy_action, _clipped(True)),
+    ("sampled", sampled_action, _clipped(False)),
+)
 
 
 class AbstractBackend(abc.ABC):
@@ -57,8 +73,34 @@ class AbstractBackend(abc.ABC):
         demonstrators: int,
         progress: Progress | None = None,
         checkpointer: Checkpointer | None = None,
-    ) -> AgentState:
-        """A whole run for each key, each with its own data if there are any, with checkpoints if asked for."""
+    ) -> tuple[AgentState, Losses]:
+        """A whole run for each key, each with its own data if there are any, with checkpoints if asked for.
+
+        Also every run's mean loss after each part, beside the steps in the environment done by then.
+        """
+
+
+def policy_returns(
+    key: Key, backend: AbstractBackend, policy: Policy, episodes: int
+) -> tuple[ReturnEstimate, ReturnEstimate]:
+    """Returns of a policy by greedy and by sampled actions, clipped where the backend's bounds are not the policy's."""
+    actor, bounds = policy.actor, backend.actions
+    clips = isinstance(bounds, Bounds) and bounds != policy.actions
+    whole = (actor, bounds.low, bounds.high) if isinstance(bounds, Bounds) and clips else actor
+    given = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], whole)
+    greedy, sampled = (
+        ReturnEstimate.of(
+            f"policy, {name} actions",
+            backend.returns(jax.random.fold_in(key, number), given, clipped if clips else act, episodes)[0],
+        )
+        for number, (name, act, clipped) in enumerate(KINDS)
+    )
+    return greedy, sampled
+
+
+def in_steps(agent: AbstractAgent, losses: Losses) -> Losses:
+    """Losses by steps in the environment, of which a round has one in every copy."""
+    return [(min(rounds * agent.num_envs, agent.steps), loss) for rounds, loss in losses]
 
 
 def counted(agent: AbstractAgent, progress: Progress | None) -> Progress | None:

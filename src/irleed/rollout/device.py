@@ -1,4 +1,4 @@
-"""Arenas on the device: an environment in pure JAX, everything one compiled program."""
+"""Backends on the device: an environment in pure JAX, everything one compiled program."""
 
 import functools
 from typing import Any
@@ -11,10 +11,10 @@ from irleed._compute import Groups
 from irleed._typing import Array, Float, Key, Shaped
 from irleed.algorithms.agent import AbstractAgent, AgentState
 from irleed.algorithms.interaction import advance_on_device, begin_on_device
-from irleed.algorithms.training import PARTS, Progress, in_parts
+from irleed.algorithms.training import PARTS, Losses, Progress, in_parts
 from irleed.data.transitions import Transitions
 from irleed.envs.step import AbstractEnv
-from irleed.rollout.base import AbstractBackend, ActorAct, counted, how_many
+from irleed.rollout.base import AbstractBackend, ActorAct, counted, how_many, in_steps
 from irleed.rollout.evaluation import Played, play
 from irleed.runs.checkpoint import Checkpointer
 
@@ -46,7 +46,7 @@ class DeviceBackend(AbstractBackend):
         demonstrators: int,
         progress: Progress | None = None,
         checkpointer: Checkpointer | None = None,
-    ) -> AgentState:
+    ) -> tuple[AgentState, Losses]:
         """See `AbstractBackend.learn`."""
         groups = Groups(len(keys))
         given = list(zip(groups.split(keys), groups.split(data), strict=True))
@@ -61,8 +61,8 @@ class DeviceBackend(AbstractBackend):
             return groups.advance(ahead, carries, given)
 
         part = -(-agent.rounds // PARTS)
-        carries, _ = in_parts(start, on, len(keys), agent.rounds, part, counted(agent, progress), checkpointer)
-        return groups.join([state for state, _ in carries])
+        carries, losses = in_parts(start, on, len(keys), agent.rounds, part, counted(agent, progress), checkpointer)
+        return groups.join([state for state, _ in carries]), in_steps(agent, losses)
 
 
 @jax.jit(static_argnames="act")

@@ -3,6 +3,7 @@
 import dataclasses
 import math
 from collections.abc import Callable
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -11,6 +12,7 @@ import numpy as np
 from scipy.stats import t as student
 
 from irleed._typing import Array, Bool, Float, Key, Shaped
+from irleed.data.demonstrations import Demonstrations
 from irleed.envs.step import AbstractEnv
 from irleed.model.expertise import INTERVAL
 from irleed.policies.actor import AbstractActor
@@ -78,3 +80,15 @@ class ReturnEstimate:
             return cls(who, count, mean, math.nan, math.nan)
         margin = float(student.ppf((1 + INTERVAL) / 2, count - 1) * np.std(returns, ddof=1) / count**0.5)
         return cls(who, count, mean, mean - margin, mean + margin)
+
+    def plain(self) -> dict[str, Any]:
+        """For JSON, where NaN is null."""
+        return {key: None if value != value else value for key, value in vars(self).items()}
+
+
+def demonstrated(data: Demonstrations) -> tuple[ReturnEstimate, ...]:
+    """What each demonstrator earned in the data; nothing if they say nothing of rewards."""
+    returns = data.returns()
+    if returns is None:
+        return ()
+    return tuple(ReturnEstimate.of(name, returns[data.owner == number]) for number, name in enumerate(data.names))

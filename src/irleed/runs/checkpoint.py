@@ -9,11 +9,13 @@ import contextlib
 import json
 import math
 import shutil
+import signal
+import threading
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import Any, Protocol, runtime_checkable
 
 import jax
@@ -58,7 +60,7 @@ class Log(Protocol):
 
 
 class Checkpointer:
-    """Keeps a run in a folder; given to `fit_networks`, which goes on from what the folder has.
+    """Keeps a run in a folder, and finds it again there.
 
     **Arguments:**
 
@@ -174,6 +176,40 @@ class Checkpointer:
     def _files(self) -> list[Path]:
         """The checkpoints, the newest first."""
         return sorted(self.folder.glob(f"[0-9]*{SUFFIX}"), reverse=True)
+
+
+@contextlib.contextmanager
+def stoppable(checkpointer: Checkpointer, warn: Callable[[str], None]) -> Iterator[None]:
+    """Inside, Ctrl-C, SIGTERM and SIGHUP stop the run at its next checkpoint, and a second one at once."""
+
+    def asked(number: int, frame: FrameType | None) -> None:
+        if checkpointer.stop:
+            raise KeyboardInterrupt
+        checkpointer.stop = True
+        warn("stopping at the next checkpoint; once more to stop at once")
+
+    with handled(asked):
+        yield
+
+
+@contextlib.contextmanager
+def handled(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    """With a handler for requests to stop, the old ones being put back; one that is ignored, as by nohup, stays so.
+
+    Only the main thread can have handlers: in another, nothing changes.
+    """
+    old: dict[int, Any] = {}
+    if threading.current_thread() is threading.main_thread():
+        asked = (signal.SIGINT, signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else []))
+        found = {number: signal.getsignal(number) for number in asked}
+        old = {number: before for number, before in found.items() if before not in (signal.SIG_IGN, None)}
+    try:
+        for number in old:
+            signal.signal(number, handler)
+        yield
+    finally:
+        for number, before in old.items():
+            signal.signal(number, before)
 
 
 def write(path: Path, state: Any, header: Mapping[str, object]) -> None:

@@ -20,25 +20,25 @@ from irleed._io.files import beside, digest, sweep, temporary, write_signed, wri
 from irleed._io.lock import LOCK, locked
 from irleed._io.npz import CORRUPT
 from irleed.data.demonstrations import Demonstrations
-from irleed.data.formats.folders import inside
+from irleed.data.formats.base import inside
 from irleed.errors import ConfigError
 from irleed.runs.checkpoint import FOLDER
 from irleed.runs.fields import read_json, refuse
 
 RUN, FORMAT, VERSION = "run.json", "irleed-run", 1
 BASELINES = "baselines"  # the folder inside a run that has those of other methods
-ANSWER, POLICY = "fit.json", "policy.safetensors"
+ANSWER, POLICY, REPORT = "fit.json", "policy.safetensors", "report.html"
 # What a run writes besides; in a folder that is not a run, files of these names are somebody's.
 WRITTEN = (
     "data.json", "departures.json", "history.jsonl", "film.json", "film.webp", "film.png", "expertise.png",
-    "expertise.pdf", "maps.png", "maps.pdf", BASELINES, "tensorboard", FOLDER, ANSWER, POLICY,
+    "expertise.pdf", "maps.png", "maps.pdf", BASELINES, "tensorboard", FOLDER, ANSWER, POLICY, REPORT,
 )  # fmt: skip
 COLUMNS = ("obs", "row", "action", "terminated", "truncated", "demonstrator", "episode", "reward")
 
 
 @dataclass(frozen=True)
-class Run:
-    """What a run is, as its folder says."""
+class OpenRun:
+    """A run that is being written."""
 
     folder: Path
     identity: str
@@ -107,7 +107,7 @@ def kept(path: Path, fingerprint: Mapping[str, object]) -> dict[str, np.ndarray]
 
 
 @contextlib.contextmanager
-def open_run(folder: str | Path, config: Mapping[str, object], data: str, *, resume: bool) -> Iterator[Run]:
+def open_run(folder: str | Path, config: Mapping[str, object], data: str, *, resume: bool) -> Iterator[OpenRun]:
     """Begin a run in a folder, or go on with the one that is there: that of the same settings and data alone.
 
     The folder is locked against other processes inside the `with` block. One that is not a run is refused untouched.
@@ -146,7 +146,7 @@ def _check_links(folder: Path) -> None:
             inside(folder, path)
 
 
-def _continued(folder: Path, config: Mapping[str, object], data: str, resume: bool) -> Run:
+def _continued(folder: Path, config: Mapping[str, object], data: str, resume: bool) -> OpenRun:
     record = _record(folder / RUN)
     found, wanted = {**record["config"], "data": record["data"]}, {**config, "data": data}
     _same(f"run {folder}, begun with other settings or data", found, wanted)
@@ -156,15 +156,15 @@ def _continued(folder: Path, config: Mapping[str, object], data: str, resume: bo
     changed = [f"{name} {record['versions'].get(name)}" for name, own in _versions().items()
                if record["versions"].get(name) != own]  # fmt: skip
     note = f"{folder} was begun with {', '.join(changed)}: what follows may differ in the last digits"
-    return Run(folder, str(record["id"]), digest([config, data], {}), (note,) if changed else ())
+    return OpenRun(folder, str(record["id"]), digest([config, data], {}), (note,) if changed else ())
 
 
-def _begun(folder: Path, config: Mapping[str, object], data: str) -> Run:
+def _begun(folder: Path, config: Mapping[str, object], data: str) -> OpenRun:
     identity = secrets.token_hex(4)
     record = {"format": FORMAT, "version": VERSION, "id": identity, "created": time.strftime("%Y-%m-%dT%H:%M:%S%z")}
     with writing(folder):
         write_signed(folder / RUN, {**record, "versions": _versions(), "data": data, "config": dict(config)})
-    return Run(folder, identity, digest([config, data], {}))
+    return OpenRun(folder, identity, digest([config, data], {}))
 
 
 def fingerprint(data: Demonstrations, *others: Any) -> str:

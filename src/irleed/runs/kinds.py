@@ -1,9 +1,15 @@
 """What run directories say, as values; `irleed.runs.reader` makes them."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+from irleed.data import ReadOptions
+from irleed.policies import Policy, load_policy
+from irleed.runs.directory import POLICY
 from irleed.runs.fields import Fields
+from irleed.runs.results import Results
 
 
 @dataclass(frozen=True)
@@ -105,6 +111,13 @@ class FitRun:
     baselines: tuple["FitRun", ...] = ()  # other methods on the same data, in folders inside this one
     film: Film | str | None = None  # or, in words, why there is none
     unfinished: tuple[str, ...] = ()  # those of them that came to no answer
+    reading: ReadOptions = ReadOptions()  # of the data
+    fingerprint: str | None = None  # of the data; runs of older versions have none
+
+    @property
+    def policy(self) -> Policy:
+        """The shared policy, from its file."""
+        return load_policy(Path(self.folder) / POLICY)
 
     @property
     def networks(self) -> bool:
@@ -118,12 +131,12 @@ class ExperimentRun:
 
     label: str
     folder: str
-    experiment: str
-    config: dict[str, Any]
-    rows: tuple[Fields, ...]
-    summary: dict[str, Any]
-    seconds: float
-    device: str
+    results: Results
+
+    @property
+    def config(self) -> Mapping[str, Any]:
+        """Its settings."""
+        return self.results.config
 
 
 Run = FitRun | ExperimentRun

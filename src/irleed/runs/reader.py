@@ -8,10 +8,13 @@ from pathlib import Path
 
 from irleed._io.files import file_digest
 from irleed._io.text import name
-from irleed.data.formats.folders import inside
-from irleed.runs.directory import BASELINES
+from irleed.data import ReadOptions
+from irleed.data.formats.base import inside
+from irleed.data.limits import EXPANSION
+from irleed.runs.directory import ANSWER, BASELINES, POLICY
 from irleed.runs.fields import Fields, content, read_json, read_lines, refuse
 from irleed.runs.kinds import Departures, Estimate, ExperimentRun, Film, FitRun, Person, Run, Situation
+from irleed.runs.results import RESULTS, read_results
 
 VERSION = 1  # the newest format of every file that is known here
 MOST_BYTES = 600_000  # of a picture of a film
@@ -30,17 +33,17 @@ def read_run(folder: Path, beside: bool = True) -> Run:
             refuse(str(folder), "a file" if folder.exists() else "nothing", "a run directory", MAKE)
     except OSError as error:  # a name that is too long
         refuse(str(folder), error.strerror or str(error), "a run directory", MAKE)
-    if (folder / "results.json").exists():
-        return _experiment(folder, read_json(folder / "results.json"))
+    if (folder / RESULTS).exists():
+        return ExperimentRun(folder.resolve().name, str(folder), read_results(folder / RESULTS))
     if not (folder / "fit.json").exists() and (folder / "run.json").exists():
         remedy = "finish it: the same command with --resume goes on"
         refuse(str(folder), "a run that has not finished: no fit.json in it", "a whole run directory", remedy)
-    if not (folder / "fit.json").exists():
-        refuse(str(folder), "no fit.json and no results.json in it", "a run directory", MAKE)
-    if not (folder / "policy.safetensors").exists():
-        refuse(str(folder), "no policy.safetensors in it", "a whole run directory", WRITE_AGAIN)
-    inside(folder, folder / "policy.safetensors")
-    answer = read_json(folder / "fit.json")
+    if not (folder / ANSWER).exists():
+        refuse(str(folder), f"no {ANSWER} and no results.json in it", "a run directory", MAKE)
+    if not (folder / POLICY).exists():
+        refuse(str(folder), f"no {POLICY} in it", "a whole run directory", WRITE_AGAIN)
+    inside(folder, folder / POLICY)
+    answer = read_json(folder / ANSWER)
     check_files(folder, answer)
     run = _fit(folder, answer)
     done = {each: (each / "fit.json").exists() for each in (_folders(folder, folder / BASELINES) if beside else ())}
@@ -53,6 +56,14 @@ def read_run(folder: Path, beside: bool = True) -> Run:
     )
 
 
+def read_fit(folder: Path, remedy: str = "name a folder made by `irleed fit DATA --out FOLDER`") -> FitRun:
+    """What the run directory of a fit says; an experiment's is refused."""
+    found = read_run(folder)
+    if not isinstance(found, FitRun):
+        refuse(str(folder), "an experiment", "the folder of a fit", remedy)
+    return found
+
+
 def _folders(run: Path, place: Path) -> list[Path]:
     """The folders in a folder of a run, none of which leads out of it."""
     try:
@@ -62,15 +73,13 @@ def _folders(run: Path, place: Path) -> list[Path]:
         refuse(str(place), error.strerror or str(error), "a folder that can be read")
 
 
-def check_files(folder: Path, described: Fields, only: tuple[str, ...] = ()) -> None:
-    """Refuse files that are missing, or not those that a description names with their SHA-256; all of them, or some.
+def check_files(folder: Path, described: Fields) -> None:
+    """Refuse files that are missing, or not those that a description names with their SHA-256.
 
     Runs of older versions name none.
     """
     sums = described.inner("files").plain() if "files" in described else {}
     for file, expected in sums.items():
-        if only and file not in only:
-            continue
         path = folder / file
         if not PLAIN.fullmatch(file) or path.parent != folder or not isinstance(expected, str):
             refuse(f"{described.where}, files", repr(file), "names of files in this folder, each with its SHA-256")
@@ -85,37 +94,6 @@ def check_files(folder: Path, described: Fields, only: tuple[str, ...] = ()) -> 
         if found != expected:
             got = f"another file than was written (SHA-256 {found[:8]}...)"
             refuse(str(path), got, f"SHA-256 {expected[:8]}..., as {described.where} says", WRITE_AGAIN)
-
-
-def _experiment(folder: Path, found: Fields) -> ExperimentRun:
-    found.version(VERSION)
-    rows = found.inners("rows")
-    for row in rows:
-        _check_row(row)
-    if not rows:
-        refuse(f"{found.where}, rows", "none", "one or more")
-    return ExperimentRun(
-        label=folder.resolve().name,
-        folder=str(folder),
-        experiment=found.text("experiment"),
-        config=found.inner("config").plain(),
-        rows=tuple(rows),
-        summary=found.inner("summary").plain(),
-        seconds=found.number("seconds"),
-        device=found.text("device") if "device" in found else "",
-    )
-
-
-def _check_row(row: Fields) -> None:
-    """A result of an experiment: where, by what, how much."""
-    row.inner("setting")
-    row.number("mean")
-    if row.text("method") != "demonstrators":
-        row.text("evaluation")
-        row.whole("seeds")
-        low, high = row.number("ci_low"), row.number("ci_high")
-        if low > high:
-            refuse(row.where, f"an interval from {low} to {high}", "its low end first")
 
 
 def _fit(folder: Path, found: Fields) -> FitRun:
@@ -153,7 +131,22 @@ def _fit(folder: Path, found: Fields) -> FitRun:
         grid=_grid(found, weights),
         departures=_departures(folder, len(people)),
         facts=None if data is None else data.inner("facts"),
+        reading=_reading(found.inner("config")),
+        fingerprint=found.text("fingerprint") if "fingerprint" in found else None,
         provenance=None if provenance is None else provenance.plain(),
+    )
+
+
+def _reading(config: Fields) -> ReadOptions:
+    """How the data were read; older runs do not say all of it."""
+    if "reading" not in config:
+        return ReadOptions()
+    found = config.inner("reading")
+    return ReadOptions(
+        demonstrator=found.text("demonstrator"),
+        obs=tuple(found.texts("obs")),
+        action=found.text("action") if "action" in found else None,
+        expansion=found.number("expansion") if "expansion" in found else EXPANSION,
     )
 
 

@@ -19,7 +19,7 @@ from irleed.policies.actor import Actor
 from irleed.policies.ensemble import EnsemblePolicy
 from irleed.rollout import AbstractBackend, HostBackend, sampled_action
 from irleed.rollout.evaluation import Played
-from irleed.rollout.trials import learn_and_try
+from irleed.rollout.host import learn_and_evaluate
 from irleed.runs.directory import prepare
 from irleed.simulation.critics import CriticDemonstrator, draw_demonstrators, save_critic, to_demonstrations
 
@@ -65,7 +65,7 @@ class Experts(NamedTuple):
 
 def by_reward(backend: AbstractBackend, keys: Shaped[Array, " P"], agent: SoftQExpert, told: Progress) -> Experts:
     """Soft Q-learning on the true reward."""
-    learnt = backend.learn(agent, keys, None, 0, told).learner
+    learnt = backend.learn(agent, keys, None, 0, told)[0].learner
     return _critics(jax.vmap(agent.policy)(learnt.parameters), learnt.diverged, learnt.parameters.actor.network)
 
 
@@ -97,10 +97,12 @@ def by_actor_critic(
     """Soft actor-critic on the true reward, or from data; so many stages are kept, if there is a place for them."""
     demonstrators = 0 if data is None else 1
     if stages is None:
-        learnt = backend.learn(agent, keys, data, demonstrators, told).learner
+        learnt = backend.learn(agent, keys, data, demonstrators, told)[0].learner
     else:
         watched = {"every": -(-agent.steps // count), "episodes": STAGE_EPISODES, "look": stages.keep}
-        learnt = learn_and_try(agent, keys, backend, keys[0], data, demonstrators, progress=told, **watched)[0].learner
+        learnt = learn_and_evaluate(agent, keys, backend, keys[0], data, demonstrators, progress=told, **watched)[
+            0
+        ].learner
     policies = jax.vmap(agent.policy)(learnt.parameters)
     return Experts(policies, learnt.diverged, lambda path, number: one_of(policies, number).save(path))
 

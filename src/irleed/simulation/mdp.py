@@ -92,30 +92,31 @@ def simulate(
     *,
     planner: AbstractPlanner = SOFT,
     demonstrators: int = 5,
-    episodes: int = 40,
+    demonstrations: int = 40,
     horizon: int = 100,
     max_precision: float = 5.0,
     accuracy: float = 4.0,
     endless: bool = False,
     weights: Float[Array, " F"] | None = None,
 ) -> tuple[Demonstrations, Truth]:
-    """Draw demonstrators and let each play so many episodes; the data, and the truth behind it.
+    """Draw demonstrators and record so many demonstrations of each; the data, and the truth behind it.
 
     **Arguments:**
 
     - `key`: a key, or a seed.
+    - `demonstrations`: recorded episodes of each demonstrator, of at most `horizon` steps.
     - `planner`: how demonstrators plan; with `endless`, as if no state absorbed.
     - `max_precision`, `accuracy`: see `sample_demonstrators`.
     - `weights`: the true reward weights, needed where the MDP has features. Without them the true reward is
       `mdp.reward`; if that is a table by state and action, each demonstrator adds their bias to it state by state.
     """
-    _check(mdp, demonstrators, episodes, horizon, max_precision, accuracy)
+    _check(mdp, demonstrators, demonstrations, horizon, max_precision, accuracy)
     given = true_weights(mdp) if weights is None else weights
     truth_weights = None if given is None else np.asarray(given, float)
     numbers = jnp.asarray(max_precision, float), jnp.asarray(accuracy, float)
     first_key = key if isinstance(key, jax.Array) else jax.random.key(key)
     skill, played = _simulate(
-        first_key, mdp, planner, truth_weights, *numbers, demonstrators, episodes, horizon, endless
+        first_key, mdp, planner, truth_weights, *numbers, demonstrators, demonstrations, horizon, endless
     )
     skill, played = jax.tree.map(np.asarray, (skill, played))
     reward = mdp.rewards(truth_weights) if mdp.reward is None and truth_weights is not None else mdp.reward
@@ -168,8 +169,8 @@ def _demonstrations(mdp: FiniteMDP, played: Rollout, reward: np.ndarray) -> Demo
     )
 
 
-def _check(mdp: FiniteMDP, demonstrators, episodes, horizon, max_precision, accuracy) -> None:
-    for name, value in (("demonstrators", demonstrators), ("episodes", episodes), ("horizon", horizon)):
+def _check(mdp: FiniteMDP, demonstrators, demonstrations, horizon, max_precision, accuracy) -> None:
+    for name, value in (("demonstrators", demonstrators), ("demonstrations", demonstrations), ("horizon", horizon)):
         if value < 1:
             raise ConfigError(f"simulate, {name}", got=value, expected="1 or more", remedy="raise it")
     if not 0 <= max_precision < np.inf:

@@ -13,8 +13,7 @@ from irleed.algorithms.tabular.planning import Soft
 from irleed.algorithms.tabular.posterior import Judgement
 from irleed.algorithms.tabular.visitation import Statistics, tabulate_rollouts
 from irleed.algorithms.training import run_to_end
-from irleed.envs.gridworld import paper_gridworld
-from irleed.envs.mdp import FiniteMDP
+from irleed.envs.mdp import FiniteMDP, paper_gridworld
 from irleed.model.demonstrators import gauge
 from irleed.simulation.mdp import simulate_rollouts
 

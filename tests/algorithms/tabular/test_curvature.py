@@ -9,7 +9,7 @@ from irleed.algorithms.tabular.irleed import Irleed
 from irleed.algorithms.tabular.planning import Averaged, Soft
 from irleed.algorithms.tabular.visitation import Statistics
 from irleed.algorithms.training import run_to_end
-from irleed.envs.gridworld import paper_gridworld
+from irleed.envs.mdp import paper_gridworld
 
 TRUTH = np.array([1.0, 0.3, 3.0])
 EXACT = {"step_accuracy": 1e-10, "trace_accuracy": 1e-10, "planner_tolerance": 1e-12, "iterations": 500}

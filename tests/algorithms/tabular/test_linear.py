@@ -9,8 +9,7 @@ import pytest
 from jax.test_util import check_grads
 
 import irleed.algorithms.tabular.linear as linear
-from irleed.envs.gridworld import gridworld
-from irleed.envs.mdp import FiniteMDP
+from irleed.envs.mdp import FiniteMDP, gridworld
 
 TOLERANCE = 1e-12
 

@@ -9,7 +9,7 @@ import pytest
 from irleed.algorithms.tabular.paper_protocol import Planned, Published, SoftQLearning
 from irleed.algorithms.tabular.planning import Soft
 from irleed.algorithms.tabular.visitation import Statistics
-from irleed.envs.gridworld import gridworld
+from irleed.envs.mdp import gridworld
 
 LEARNER = SoftQLearning(walkers=64, steps=20_000)
 

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 import irleed.algorithms.tabular.linear as linear
 import irleed.algorithms.tabular.planning as planning
 from irleed.algorithms.tabular.planning import Averaged, Soft, optimal_q_values
-from irleed.envs.gridworld import gridworld
-from irleed.envs.mdp import FiniteMDP
+from irleed.envs.mdp import FiniteMDP, gridworld
 
 PLANNERS = {"soft": Soft(tolerance=1e-12), "averaged": Averaged(tolerance=1e-12)}
 COMPILED = {kind: jax.jit(planner.q_values) for kind, planner in PLANNERS.items()}

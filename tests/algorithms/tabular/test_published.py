@@ -18,8 +18,7 @@ from irleed.algorithms.tabular.visitation import (
     tabulate_rollouts,
 )
 from irleed.algorithms.training import run_to_end
-from irleed.envs.gridworld import gridworld, paper_gridworld
-from irleed.envs.mdp import FiniteMDP
+from irleed.envs.mdp import FiniteMDP, gridworld, paper_gridworld
 from irleed.model.demonstrators import boltzmann
 from irleed.simulation.mdp import sample_demonstrators, simulate_rollouts
 

@@ -8,7 +8,7 @@ from irleed.algorithms.tabular.irleed import Irleed
 from irleed.algorithms.tabular.planning import Soft
 from irleed.algorithms.tabular.visitation import tabulate_rollouts
 from irleed.algorithms.training import run_stream, run_to_end
-from irleed.envs.gridworld import paper_gridworld
+from irleed.envs.mdp import paper_gridworld
 from irleed.simulation.mdp import simulate_rollouts
 
 DATA_SETS = 7

@@ -14,8 +14,7 @@ from irleed.algorithms.tabular.visitation import (
     tabulate,
 )
 from irleed.data.demonstrations import Demonstrations, Episode
-from irleed.envs.gridworld import gridworld
-from irleed.envs.mdp import FiniteMDP
+from irleed.envs.mdp import FiniteMDP, gridworld
 from irleed.errors import ConfigError, SpaceError
 
 TABLES = ["one-hot", "by state", "by action"]

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from irleed.data import ReadOptions, limits, load
-from irleed.data.formats import hdf5, hdf5_gate
+from irleed.data.formats import hdf5
 from irleed.data.lazy import LazyRows
 from irleed.errors import DataError
 
@@ -120,7 +120,7 @@ def test_files_that_datasets_name_are_not_even_opened(secret):
 
 
 def test_links_within_the_file_are_followed_and_loops_are_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(hdf5_gate, "LOOKUPS", 2000)
+    monkeypatch.setattr(hdf5, "LOOKUPS", 2000)
     with columns(tmp_path / "x.hdf5", without=("observations",)) as file:
         file["deep/values"] = np.arange(18.0).reshape(9, 2)
         file["deep/next"] = h5py.SoftLink("values")
@@ -137,7 +137,7 @@ def test_links_within_the_file_are_followed_and_loops_are_refused(tmp_path, monk
 
 
 def test_groups_that_share_groups_without_end_are_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(hdf5_gate, "LOOKUPS", 2000)
+    monkeypatch.setattr(hdf5, "LOOKUPS", 2000)
     with columns(tmp_path / "x.hdf5") as file:
         group = file.create_group("first")
         for _ in range(28):
@@ -339,7 +339,7 @@ def test_many_entries_cannot_share_a_long_name(tmp_path):
 
 def test_long_paths_of_many_entries_are_counted(tmp_path, monkeypatch):
     """Every entry of a group keeps the name of that group as a part of its own."""
-    monkeypatch.setattr(hdf5_gate, "LOOKUPS", 2000)
+    monkeypatch.setattr(hdf5, "LOOKUPS", 2000)
     with columns(tmp_path / "x.hdf5") as file:
         group = file.create_group("z" * 50_000)
         for number in range(100):

@@ -1,4 +1,4 @@
-"""Baselines: behaviour cloning and ILEED from demonstrations alone, SQIL with an environment."""
+"""Baselines: behaviour cloning and ILEED (the paper's Remark on ILEED) from data alone, SQIL with an environment."""
 
 from irleed.algorithms.baselines.bc import BehaviourCloning
 from irleed.algorithms.baselines.ileed import Ileed

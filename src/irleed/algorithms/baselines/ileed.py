@@ -61,7 +61,12 @@ class Parameters(eqx.Module):
 
 
 class Ileed(AbstractOffline):
-    """Settings as those of `BehaviourCloning`; `embedding` is the size K of the embeddings."""
+    """ILEED, whose settings are those of `BehaviourCloning` and one more.
+
+    **Fields:**
+
+    - `embedding`: the size of the embeddings of states and demonstrators.
+    """
 
     hidden: tuple[int, ...] = eqx.field(static=True, default=(64, 64))
     activation: Activation = eqx.field(static=True, default="norm_relu")

@@ -1,5 +1,7 @@
 """IRLEED on inverse soft Q-learning; IQ-Learn is the special case of precision 1 and bias 0, see `iq` of each class.
 
+This is the generalised objective of the paper's Appendix A, Eq. (14), with rewards implied by a soft Q network.
+
 - `OfflineIrleed` learns from demonstrations alone, with discrete actions or vectors.
 - `OnlineIrleed` (discrete actions) and `SacIrleed` (vectors) also act in an environment.
 - `objective` has the terms of one transition.

@@ -52,17 +52,17 @@ class SacIrleed(AbstractAgent):
 
     **Fields:**
 
-    - `hidden`: the hidden layers of all networks.
-    - `learning_rate`, `actor_learning_rate`: of critics and demonstrators' noise, and of the actor.
-    - `precision_learning_rate`, `bias_learning_rate`: those of precisions and biases; None holds them at 1 and 0.
-    - `discount`: $\gamma$. `temperature`: $T$, held fixed. `penalty`: $c$ of $\frac c2 r^2$.
+    - `learning_rate`: that of the critics and of the demonstrators' noise.
+    - `actor_learning_rate`: that of the actor.
+    - `temperature`: $T$, held fixed.
+    - `penalty`: $c$ of $\frac c2 r^2$, the penalty on large rewards.
     - `bias_penalty`: the weight of $\delta_i^2$.
     - `objective`: `bounded`, or that of the `paper`: one critic without layer norm, values at first states in the value
       term, values that are not bounded, and demonstrators who have values of their own, with temperature $T/\beta_i$.
     - `ends`: the value of termination, as of a state that stays as it is. `neutral`: it is learnt from how often
       demonstrators and agent terminate (zero in the paper's objective). `failure`: it is the least that any state can
       be worth, $-1/(c(1-\gamma))$.
-    - Others as those of `irleed.algorithms.agent.AbstractAgent`.
+    - Others as those of `irleed.algorithms.iq.OfflineIrleed` and `irleed.algorithms.agent.AbstractAgent`.
     """
 
     exploration: ClassVar[float] = 0.0  # pyright: ignore[reportIncompatibleVariableOverride]  # a constant

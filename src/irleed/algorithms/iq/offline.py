@@ -45,17 +45,22 @@ class OfflineIrleed(AbstractOffline):
 
     **Fields:**
 
-    - `hidden`, `activation`: of the network of Q, and of other networks.
-    - `steps`, `batch_size`, `learning_rate`: of Adam; `anneal_lr`: decay the learning rates to zero.
-    - `precision_learning_rate`, `bias_learning_rate`: those of precisions and biases. None holds them at 1 and 0:
-      with both None this is IQ-Learn, see `iq`.
-    - `discount`: $\gamma$.
-    - `temperature`: $T$; 1 is natural scale, in which the network's outputs are logits.
-    - `penalty`: $c$ of $c\,(T r)^2$, the penalty on large rewards: it is what depends on the dynamics.
-    - `bias_scale`, `bias_penalty`: $\alpha$, and the weight of $\epsilon_i^2$.
-    - `bias_hidden`: None for biases that are linear in the observation, see `policy`; else the hidden layers of bias
-      networks, see `irleed.model.networks.biases`.
-    - `precision_exponent`: $k$, of vectors.
+    - `hidden`: the units of each hidden layer.
+    - `activation`: of the hidden layers.
+    - `steps`: updates by Adam.
+    - `batch_size`: demonstrated transitions of an update; online, as many replayed ones too.
+    - `anneal_lr`: whether learning rates decay to zero along half a cosine.
+    - `learning_rate`: that of the networks.
+    - `precision_learning_rate`: that of log precisions; None holds all precisions at 1.
+    - `bias_learning_rate`: that of biases; None holds them at 0. With both None this is IQ-Learn, see `iq`.
+    - `discount`: the discount factor $\gamma$.
+    - `temperature`: $T$, of policies and values; at 1 the outputs of the network are logits.
+    - `penalty`: $c$ of $c\,(T r)^2$, the penalty on large rewards, through which the dynamics count.
+    - `bias_scale`: $\alpha$, by which biases are multiplied.
+    - `bias_penalty`: the weight of $\epsilon_i^2$.
+    - `bias_hidden`: the units of each hidden layer of the biases; None for biases linear in the observation.
+    - `precision_exponent`: $k$ of the weights $\beta_i^k$ of transitions, with continuous actions.
+    - `held_log_precision`: log precision of each demonstrator, known before and not learnt; discrete actions only.
     """
 
     hidden: tuple[int, ...] = eqx.field(static=True, default=(64, 64))
@@ -73,6 +78,7 @@ class OfflineIrleed(AbstractOffline):
     bias_penalty: Scalar = 0.01
     bias_hidden: tuple[int, ...] | None = eqx.field(static=True, default=None)
     precision_exponent: Scalar = 2.0
+    held_log_precision: Float[Array, " D"] | None = None
 
     @classmethod
     def iq(cls, **settings) -> "OfflineIrleed":
@@ -133,7 +139,7 @@ class OfflineIrleed(AbstractOffline):
             actor=Actor.init(actor_key, inputs, actions, self.hidden, self.activation, 1 / self.temperature),
             level=None if discrete else Mlp.init(level_keys[0], inputs, (*self.hidden, 1), self.activation),
             log_std=jnp.zeros(0 if discrete else size, jnp.float32),
-            log_precision=jnp.zeros(demonstrators, jnp.float32),
+            log_precision=self._first_log_precision(demonstrators),
             bias=biases(bias_key, biased, inputs, size, self.bias_hidden, self.activation, zero=not discrete),
         )
 
@@ -188,8 +194,8 @@ class OfflineIrleed(AbstractOffline):
         """
         if not (self.learns_bias and parameters.level is None and isinstance(parameters.bias, Linear)):
             return parameters.actor
-        learnt = parameters.log_precision if self.learns_precision else jnp.zeros_like(parameters.log_precision)
-        network = parameters.bias.added_to(cast(Mlp, parameters.actor.network), jax.nn.softmax(learnt), self.bias_scale)
+        share = jax.nn.softmax(parameters.log_precision)
+        network = parameters.bias.added_to(cast(Mlp, parameters.actor.network), share, self.bias_scale)
         return Actor(network, parameters.actor.head)
 
     def log_precision(self, parameters: Parameters, data: Transitions) -> Float[Array, " D"]:
@@ -221,7 +227,12 @@ class OfflineIrleed(AbstractOffline):
         self, parameters: Parameters, shared: ActionDistribution, who: Int[Array, " B"], bias: Float[Array, "B A"]
     ) -> ActionDistribution:
         r"""The policy $\exp(\beta_i(Q + \alpha\epsilon_i)/T)$ of the demonstrator of each row."""
-        if not (self.learns_precision or self.learns_bias):
+        if not (self.learns_precision or self.learns_bias or self.held_log_precision is not None):
             return shared
-        learnt = parameters.log_precision if self.learns_precision else jnp.zeros_like(parameters.log_precision)
-        return shared.as_demonstrator(log_precision_of(learnt, who), self.bias_scale / self.temperature * bias)
+        log_precision = log_precision_of(parameters.log_precision, who)
+        return shared.as_demonstrator(log_precision, self.bias_scale / self.temperature * bias)
+
+    def _first_log_precision(self, demonstrators: int) -> Float[Array, " D"]:
+        """0, or what is known."""
+        known = self.held_log_precision
+        return jnp.zeros(demonstrators, jnp.float32) if known is None else jnp.asarray(known, jnp.float32)

@@ -30,8 +30,8 @@ class OnlineIrleed(AbstractAgent):
     **Fields:**
 
     - `learner`: what is learnt, as offline; its `steps`, `batch_size` and `anneal_lr` are not used.
-    - `replay_fraction`: of replayed transitions in the value term and in the penalty; the rest is over the
-      demonstrations. Without any, this is learning offline. The published mixture is 0.5.
+    - `replay_fraction`: the share of replayed transitions in the value term and the penalty. The published mixture is
+      0.5; at 0 this is learning offline.
     - Others as those of `irleed.algorithms.agent.AbstractAgent`.
     """
 

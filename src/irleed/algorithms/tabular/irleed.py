@@ -2,7 +2,7 @@ r"""IRLEED in a finite MDP, exactly: maximum a posteriori by Newton's method. Ma
 
 The likelihood of the observed actions is Eq. (7) of the paper; precision, bias and the gauge are those of
 `demonstrators`. Weights and precisions maximise the posterior with the biases' volume accounted for: at fixed
-precisions, $\theta$ and $\epsilon$ are integrated out to second order (`laplace`). The plain joint
+precisions, $\theta$ and $\epsilon$ are integrated out to second order (`posterior.Laplace`). The plain joint
 maximum, `evidence=False`, favours whatever scale makes the biases cheap, and confuses large biases with high precision.
 """
 
@@ -12,9 +12,8 @@ import jax.numpy as jnp
 
 from irleed._typing import Array, Bool, Float, Int, Key, Scalar
 from irleed.algorithms.tabular.curvature import AbstractCurvature, Point, Vector, Written
-from irleed.algorithms.tabular.laplace import Evidence
 from irleed.algorithms.tabular.planning import AbstractPlanner, Soft
-from irleed.algorithms.tabular.posterior import Judgement, Width
+from irleed.algorithms.tabular.posterior import Evidence, Judgement, Width
 from irleed.algorithms.tabular.visitation import Statistics
 from irleed.envs.mdp import FiniteMDP
 from irleed.model.demonstrators import Demonstrators, Prior, boltzmann, gauge
@@ -57,8 +56,10 @@ class Irleed(eqx.Module):
     - `prior`: inverse variances; with `evidence`, `prior.bias` is only where the search for the biases' width starts.
     - `curvature`: `Written` Hessians, or `Probed` ones where features are many.
     - `evidence`: integrate weights and biases out when judging precisions and the biases' width.
-    - `learn_precision`, `learn_bias`: what is estimated; neither is maximum-entropy IRL, see `maxent`.
+    - `learn_precision`: whether precisions are estimated, or held at 1.
+    - `learn_bias`: whether biases are estimated, or held at 0. With neither this is maximum-entropy IRL, see `maxent`.
     - `tolerance`: stop when a further step would gain less than this in log posterior.
+    - `max_steps`: Newton steps at most.
     """
 
     planner: AbstractPlanner = Soft()

@@ -25,7 +25,13 @@ class AbstractInference(eqx.Module):
 
 
 class Planned(AbstractInference):
-    """The dynamics are known: plan. The released program plans as if no state absorbed, which is `endless`."""
+    """The dynamics are known: plan.
+
+    **Fields:**
+
+    - `planner`: how.
+    - `endless`: as if no state absorbed, as the released program does.
+    """
 
     planner: AbstractPlanner = Averaged()
     endless: bool = eqx.field(static=True, default=True)
@@ -93,11 +99,16 @@ class Published(eqx.Module):
     **Fields:**
 
     - `inference`: how policies are found, `Planned` or `irleed.algorithms.tabular.paper_protocol.SoftQLearning`.
-    - `episodes`, `horizon`: Monte Carlo episodes for each demonstrator and step, and their length.
-    - `inner_steps`, `tolerance`: the weights have settled after so many steps, or when none moves by more than this.
-    - `outer_rounds`: how often the weights settle.
-    - `weights_rate`, `bias_rate`, `precision_rate`: learning rates, divided by 1 + steps of this round for the weights
-      and by 1 + rounds done for the others. Weights and precisions are multiplied by an exponential, biases added to.
+    - `episodes`: Monte Carlo episodes for each demonstrator and step.
+    - `horizon`: the length of these episodes.
+    - `inner_steps`: the weights have converged after this many steps of a round at most.
+    - `tolerance`: or when none of them moves by more than this.
+    - `outer_rounds`: rounds, in each of which the weights converge once.
+    - `weights_rate`: the learning rate of the weights, divided by 1 + the steps of this round. They are multiplied by
+      an exponential.
+    - `bias_rate`: the learning rate of the biases, divided by 1 + the rounds done. It is added to them.
+    - `precision_rate`: the learning rate of the precisions, divided by 1 + the rounds done. They are multiplied by an
+      exponential.
     """
 
     inference: AbstractInference = Planned()
@@ -205,7 +216,8 @@ class SoftQLearning(AbstractInference):
 
     **Fields:**
 
-    - `walkers`, `steps`: so many walk in parallel, for so many steps each.
+    - `walkers`: walkers in parallel.
+    - `steps`: steps of each walker.
     - `exploration`: the uniform policy's part of the mixture.
     - `restart`: probability, at every step, of starting an episode afresh.
     """

@@ -53,6 +53,10 @@ class Soft(AbstractPlanner):
     A terminal state is one that is never left and gives nothing more, so that it goes on collecting the entropy of
     $A$ equal actions, $\log A / (1 - \gamma)$ in all. Were that left out, anyone would flee the goal to keep their
     choices.
+
+    **Fields:**
+
+    - `tolerance`: the largest error of a value.
     """
 
     tolerance: float = eqx.field(static=True, default=1e-8)
@@ -73,6 +77,10 @@ class Averaged(AbstractPlanner):
 
     The policy is $\pi \propto \exp E[V']$: values are linear in the reward, so that the likelihood of the actions is
     that of a softmax regression, concave in each demonstrator's $u$.
+
+    **Fields:**
+
+    - `tolerance`: the largest error of a value.
     """
 
     tolerance: float = eqx.field(static=True, default=1e-8)

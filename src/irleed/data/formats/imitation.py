@@ -12,9 +12,8 @@ from irleed._io.files import replacing
 from irleed._io.npz import printable
 from irleed.data import lazy
 from irleed.data.demonstrations import Demonstrations, Episode
-from irleed.data.formats.arrow_stream import read_table
-from irleed.data.formats.base import Format, ReadOptions, library, refuse
-from irleed.data.formats.folders import read_json, regular
+from irleed.data.formats.arrow import read_table
+from irleed.data.formats.base import Format, ReadOptions, library, read_json, refuse, regular
 from irleed.data.lazy import InFile, LazyRows
 from irleed.data.limits import EPISODE, Budget
 from irleed.data.validation import listed

@@ -14,7 +14,7 @@ from irleed._io.npz import CORRUPT, printable
 from irleed.data.demonstrations import Demonstrations, Episode
 from irleed.data.formats import hdf5
 from irleed.data.formats.base import Format, ReadOptions, library, refuse
-from irleed.data.formats.hdf5_gate import Group
+from irleed.data.formats.hdf5 import Group
 from irleed.data.formats.hdf5_values import OBJECT, Values
 from irleed.data.lazy import concatenate, part
 from irleed.data.limits import Budget

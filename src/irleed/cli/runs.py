@@ -1,0 +1,127 @@
+"""Commands about a run that is there: `irleed evaluate`, `report`, `curate` and `export`."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import tyro
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+
+from irleed._io.text import cell, say
+from irleed.analysis.curation import Curation, curate
+from irleed.cli.fit import returns_table
+from irleed.data.limits import EXPANSION
+from irleed.export import export
+from irleed.fit.evaluate import EPISODES, evaluate
+from irleed.report.page import report
+
+RUN = tyro.conf.arg(metavar="RUN")
+
+
+@dataclass(frozen=True)
+class EvaluateCommand:
+    """Evaluate the policy of a run in an environment: episode returns by greedy and by sampled actions."""
+
+    run_folder: tyro.conf.Positional[Annotated[Path, RUN]]
+    """The folder of the fit (`irleed fit DATA --out RUN`), offline or online, of networks or tables."""
+    env: str
+    """A Gymnasium id."""
+    episodes: int = EPISODES
+    """Evaluation episodes, by greedy and again by sampled actions."""
+    seed: int = 0
+    """The random seed."""
+    json: bool = False
+    """Print JSON instead of a table."""
+
+    def run(self, console: Console) -> None:
+        """Evaluate and print."""
+        rows = evaluate(self.run_folder, self.env, episodes=self.episodes, seed=self.seed)
+        if self.json:
+            print(json.dumps({"env": self.env, "returns": [row.plain() for row in rows]}, indent=1))
+        else:
+            console.print(returns_table(rows))
+
+
+@dataclass(frozen=True)
+class ReportCommand:
+    """Write one self-contained HTML page about a run, or a comparison of several; it needs no network to be read."""
+
+    runs: tyro.conf.Positional[tuple[Path, ...]]
+    """Folders made by `irleed fit --out` or `irleed experiment --out`."""
+    out: Path | None = None
+    """The page to write; by default, of one run, report.html in its folder."""
+
+    def run(self, console: Console) -> None:
+        """Write, and say where."""
+        say(console, f"wrote {report(self.runs, self.out)}")
+
+
+@dataclass(frozen=True)
+class ExportCommand:
+    """Write a run's policy to a folder of its own, with a model card; loading it runs no code."""
+
+    run_folder: tyro.conf.Positional[Annotated[Path, RUN]]
+    """The folder of the fit (`irleed fit DATA --out RUN`)."""
+    out: Path
+    """A new folder, for policy.safetensors, policy.json (how to compute with it) and README.md (the model card)."""
+    onnx: bool = False
+    """Write policy.onnx as well, for machines without JAX; needs the extra `export`."""
+
+    def run(self, console: Console) -> None:
+        """Write, and say where."""
+        say(console, f"wrote {export(self.run_folder, self.out, onnx=self.onnx)}")
+
+
+@dataclass(frozen=True)
+class CurateCommand:
+    """Weigh episodes by what a fit says of them, and write weights or a filtered copy; the source stays as it is."""
+
+    data: tyro.conf.Positional[Path]
+    """The demonstrations that were fitted."""
+    run_folder: Annotated[Path, tyro.conf.arg(name="run")]
+    """The folder of the fit (`irleed fit DATA --out FOLDER`)."""
+    out: Path | None = None
+    """What to write, by its ending. .csv or .parquet: a row of weights for each episode; .npz: the episodes to keep;
+    .hdf5: a copy of a robomimic file with the masks irleed_keep and irleed_drop; none: a folder with the episodes to
+    keep, of a Minari data set as such, else in the layout of the library imitation."""
+    share: float = 0.5
+    """Episodes of most weight are kept until they have this share of all transitions."""
+    other_data: bool = False
+    """Weigh data that the run was not fitted to: new episodes of the same demonstrators."""
+    expansion: float = EXPANSION
+    """How many times its own size a file of the data may take in memory, as in `irleed fit`."""
+    json: bool = False
+    """Print JSON instead of a table."""
+
+    def run(self, console: Console) -> None:
+        """Weigh, write what was asked for, and print."""
+        names = ("out", "share", "other_data", "expansion")
+        found = curate(self.data, self.run_folder, **{name: getattr(self, name) for name in names})
+        if self.json:
+            print(json.dumps(found.rows(), indent=1))
+        else:
+            console.print(_table(found))
+        if self.out is not None:
+            say(Console(stderr=True) if self.json else console, f"wrote {self.out}")
+
+
+def _table(found: Curation, limit: int = 30) -> Table:
+    """A row for each demonstrator, those of most weight first."""
+    table = Table(title="What to keep", box=SIMPLE_HEAD, pad_edge=False, caption="weight 1 is the average transition's")
+    for heading in ("demonstrator", "episodes", "kept", "precision", "bias", "weight"):
+        table.add_column(heading, justify="left" if heading == "demonstrator" else "right", no_wrap=True)
+    rows = []
+    for who, name in enumerate(found.names):
+        own = found.owner == who
+        weight = float(np.average(found.weight[own], weights=found.steps[own]))
+        kept = int(found.keep[own].sum())
+        rows.append((weight, name, int(own.sum()), kept, found.precision[who], found.bias[who]))
+    for weight, name, episodes, kept, precision, bias in sorted(rows, key=lambda row: -row[0])[:limit]:
+        table.add_row(cell(name), str(episodes), str(kept), f"{precision:.2f}", f"{bias:.2f}", f"{weight:.2f}")
+    if len(rows) > limit:
+        table.add_row(f"and {len(rows) - limit} more")
+    return table

@@ -1,0 +1,128 @@
+"""Training that is stopped by what was held out: several runs side by side, each on its own rows of the same data."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from irleed._compute import Groups, each_run
+from irleed._typing import Array, Bool, Float, Int, Key, Shaped
+from irleed.algorithms.base import AbstractOffline, advance, init
+from irleed.data.demonstrations import Demonstrations
+from irleed.data.transitions import COLUMNS, Transitions
+from irleed.envs.step import Actions
+
+MOST_ROWS = 30_000  # of a run's data: rows are resampled by their weights, so that this is a matter of memory
+MOST_HELD = 4_096  # rows that a run is scored on
+EVERY = 200  # updates between looks at the held-out likelihood
+PATIENCE = 5  # looks without a gain after which a run has ended
+ROWS = 4_096  # evaluated at a time
+LEAST_EPISODES = 4  # a demonstrator with fewer holds out the end of each episode instead of whole episodes
+HELD_OUT = 0.2  # of everyone's data
+
+
+class Stopped(eqx.Module):
+    """Runs at the step whose held-out likelihood was best."""
+
+    parameters: Any  # leading axis P
+    steps: Int[np.ndarray, " P"]
+    log_likelihood: Float[np.ndarray, " P"]  # mean over the held-out rows
+
+
+def held_out(key: Key, data: Demonstrations) -> Bool[np.ndarray, " N"]:
+    """A fifth of each demonstrator's transitions: whole episodes, or the end of each where there are few."""
+    held = np.zeros(data.transitions, bool)
+    within = np.arange(data.transitions) - data.start[data.episode]
+    draw = np.asarray(jax.random.uniform(key, (data.episodes,), jnp.float32))
+    for who in range(data.demonstrators):
+        own = np.flatnonzero(data.owner == who)
+        if len(own) >= LEAST_EPISODES:
+            own = own[np.argsort(draw[own], kind="stable")][: max(1, round(HELD_OUT * len(own)))]
+            held |= np.isin(data.episode, own)
+        else:
+            held |= np.isin(data.episode, own) & (within >= (1 - HELD_OUT) * data.length[data.episode])
+    return held
+
+
+def resampled_rows(key: Key, weight: Float[np.ndarray, " N"], most: int) -> Int[np.ndarray, " R"]:
+    """Row numbers, each about as often as its weight says: uniform draws from them are weighted draws from the rows."""
+    count = min(most, max(1, int((weight > 0).sum())))
+    total = np.cumsum(weight, dtype=float)
+    offset = float(jax.random.uniform(key, (), jnp.float32))
+    places = (np.arange(count) + offset) / count * total[-1]
+    return np.minimum(np.searchsorted(total, places, side="right"), len(weight) - 1)
+
+
+def taken(data: Transitions, rows: Int[np.ndarray, " R"]) -> Transitions:
+    """These rows of the data."""
+    columns = {name: np.asarray(getattr(data, name))[rows] for name in COLUMNS}
+    return Transitions(**columns, initial=np.asarray(data.initial), size=np.asarray(len(rows), np.int32))
+
+
+def of_one_length(rows: list[Int[np.ndarray, "..."]]) -> list[Int[np.ndarray, "..."]]:
+    """As many of each as the longest has, repeated evenly, so that no row only fills up a stack."""
+    most = max(map(len, rows))
+    return [own[np.arange(most) * len(own) // most] for own in rows]
+
+
+def train_until_held_out(
+    algorithm: AbstractOffline,
+    keys: Shaped[Array, " P"],
+    data: Transitions,
+    held: Transitions,
+    actions: Actions,
+    demonstrators: int,
+) -> Stopped:
+    """Train a run on each data set of a stack until its mean held-out log likelihood has stopped rising."""
+    groups, split = Groups(len(keys)), jax.vmap(jax.random.split)(keys)
+    given = list(zip(groups.split(split), groups.split(data), groups.split(held), strict=True))
+    states = [_init_all(algorithm, key[:, 0], rows, actions, demonstrators) for key, rows, _ in given]
+    steps = min(EVERY, algorithm.steps)
+    best = np.full(len(keys), -np.inf)
+    when, kept = np.zeros(len(keys), int), [state.parameters for state in states]
+    waited = np.zeros(len(keys), int)
+
+    def ahead(state, key, rows, scored):
+        return _advance_all(algorithm, key[:, 1], state, rows, scored, steps)
+
+    for check in range(1, -(-algorithm.steps // steps) + 1):
+        states, found = groups.advance(ahead, states, *zip(*given, strict=True))
+        found = np.nan_to_num(np.asarray(found, float), nan=-np.inf)
+        better = (found > best) & (waited < PATIENCE)  # whatever other runs still do
+        marks = groups.split(better)
+        kept = [_chosen(mark, state.parameters, old) for mark, state, old in zip(marks, states, kept, strict=True)]
+        when, best = np.where(better, check * steps, when), np.where(better, found, best)
+        waited = np.where(better, 0, waited + 1)
+        if (waited >= PATIENCE).all():
+            break
+    return Stopped(jax.tree.map(np.asarray, groups.join(kept)), when, best)
+
+
+@jax.jit(static_argnames=("actions", "demonstrators"), compiler_options={"xla_backend_optimization_level": 0})
+def _init_all(algorithm, keys, data, actions, demonstrators):
+    return jax.vmap(lambda key, own: init(algorithm, key, own, actions, demonstrators))(keys, data)
+
+
+@jax.jit(static_argnames="steps")
+def _advance_all(algorithm, loop_keys, state, data, held, steps):
+    def one(key, state, own, scored):
+        state, _ = advance(algorithm, key, state, own, steps)
+        rows = scored.rows(jnp.arange(scored.obs.shape[0]), jnp.zeros(scored.obs.shape[0], jnp.int32))
+
+        def log_prob(obs, action, who):
+            return algorithm.describe(state.parameters, obs, action, who).log_prob
+
+        obs = jnp.asarray(rows.obs, jnp.float32)
+        return state, jnp.mean(jax.vmap(log_prob)(obs, rows.action, rows.demonstrator))
+
+    return each_run(one)(loop_keys, state, data, held)
+
+
+@jax.jit
+def _chosen(mark, new, old):
+    def leaf(a, b):
+        return jnp.where(mark.reshape(-1, *(1,) * (a.ndim - 1)), a, b)
+
+    return jax.tree.map(leaf, new, old)
