@@ -63,7 +63,7 @@ def weights(data: Demonstrations, policy: Policy, found: Expertise) -> dict[str,
     """By way, of every episode."""
     bias = np.nan_to_num(np.asarray(found.bias))
     run = Assessment(policy, data.names, np.asarray(found.precision), bias, ReadOptions())
-    half, most = (weigh(data, run, share) for share in (0.5, 0.75))
+    half, most = (weigh(data, run, share, allow_few=True) for share in (0.5, 0.75))
     every = np.ones(data.episodes)
     return dict(zip(WAYS, (every, half.keep.astype(float), most.keep.astype(float), half.weight), strict=True))
 

@@ -10,11 +10,13 @@ import numpy as np
 import pytest
 from scipy.special import log_softmax
 
+from irleed.algorithms.iq import OfflineIrleed
 from irleed.analysis.curation import Assessment, curate, weigh
 from irleed.cli import main
 from irleed.data import Demonstrations, Episode, ReadOptions, limits, load, save
 from irleed.data.transitions import Inputs
 from irleed.errors import ConfigError, DataError, SpaceError
+from irleed.fit.networks import fit_networks
 from irleed.model.actions import Softmax
 from irleed.model.networks import Mlp
 from irleed.policies.actor import Actor
@@ -69,6 +71,77 @@ def test_weights_are_precision_times_unbiased_share_times_likelihood():
     assert [row["operator"] for row in rows] == ["anna", "ben", "anna", "ben"]
     np.testing.assert_allclose([row["quality_score"] for row in rows], found.weight)
     assert "precision 0.50, bias 1.00" in rows[1]["reason"]
+
+
+def test_weights_are_the_square_of_skill_in_the_episode_where_there_is_one():
+    """An outsider's episodes weigh nothing, whatever his precision; the order is that of skill."""
+    data = states()
+    skill = np.array([0.6, -0.2])
+    known = run(skill=skill, episode_skill=np.array([0.8, -0.3, 0.4, 0.1]), fingerprint=fingerprint(data))
+    found = weigh(data, known, 0.71)
+    weight = np.array([0.64, 0.0, 0.16, 0.01])
+    np.testing.assert_allclose(found.weight, weight / np.average(weight, weights=LENGTHS))
+    np.testing.assert_allclose(found.effective_episodes, weight.sum() ** 2 / (weight**2).sum())
+    assert found.keep.tolist() == [True, False, True, True]  # 4 and 3 steps are 0.7 of them
+    rows = found.rows()
+    assert [row["skill"] for row in rows] == [0.6, -0.2, 0.6, -0.2]
+    assert [row["episode_skill"] for row in rows] == [0.8, -0.3, 0.4, 0.1]
+    assert "skill 0.80 in this episode, 0.60 of the demonstrator" in rows[0]["reason"]
+    assert not {"skill", "episode_skill"} & set(weigh(data, run()).rows()[0])
+
+
+def test_new_episodes_weigh_by_the_skill_of_their_demonstrator():
+    data = states()
+    known = run(skill=np.array([0.6, 0.3]), episode_skill=np.array([0.8, 0.1, 0.4, 0.1]), fingerprint=fingerprint(data))
+    found = weigh(data.take(np.array([0, 1, 2])), known, other_data=True)
+    np.testing.assert_allclose(found.weight / found.weight[1], [4, 1, 4])
+    assert "episode_skill" not in found.rows()[0] and "skill 0.60" not in found.rows()[0]["reason"]
+    with pytest.raises(DataError, match="skill of 0 or less in every episode"):
+        weigh(data, run(skill=np.array([0.0, -0.3])))
+
+
+@pytest.mark.parametrize("count,refused", [(19, False), (40, True)])
+def test_weights_that_rest_on_a_few_episodes_are_refused(count, refused, tmp_path, capsys):
+    episodes = [Episode(np.zeros(3, int), np.zeros(2, int), True, "ben") for _ in range(count - 1)]
+    data = Demonstrations.from_episodes([*episodes, Episode(np.zeros(3, int), np.zeros(2, int), True, "anna")])
+    known = run(names=("ben", "anna"), skill=np.array([0.01, 1.0]))
+    allowed = weigh(data, known, allow_few=True)
+    assert 1 <= allowed.effective_episodes < 1.1
+    if refused:
+        with pytest.raises(
+            DataError, match="effective sample size of 1.0 of 40 episodes, expected at least 4; .*--allow-few"
+        ):
+            weigh(data, known)
+    else:
+        np.testing.assert_array_equal(weigh(data, known).weight, allowed.weight)
+    even = weigh(data, run(names=("ben", "anna"), skill=np.array([0.5, 0.5])))
+    np.testing.assert_allclose(even.effective_episodes, count)
+
+
+def test_skill_of_episodes_is_read_from_a_run(tmp_path, capsys):
+    data = states()
+    kept = folder(tmp_path / "run", data)
+    found = json.loads((kept / "fit.json").read_text())
+    for row, skill in zip(found["expertise"], (0.9, 0.5), strict=True):
+        row |= {"skill": skill, "skill_low": skill - 0.1, "skill_high": skill + 0.1}
+    found |= {"episode_skill": [0.9, 0.4, 0.8, 0.6], "episode_demonstrator": [0, 1, 0, 1]}
+    found |= {"fingerprint": fingerprint(data)}
+    (kept / "fit.json").write_text(json.dumps(found))
+    main(["curate", str(tmp_path / "data.npz"), "--run", str(kept)])
+    shown = capsys.readouterr().out
+    assert "skill" in shown and "Effective sample size of the weights: 3.2 of 4 episodes." in shown
+    main(["curate", str(tmp_path / "data.npz"), "--run", str(kept), "--json"])
+    said = json.loads(capsys.readouterr().out)
+    np.testing.assert_allclose(said["effective_episodes"], 1.97**2 / (0.81**2 + 0.16**2 + 0.64**2 + 0.36**2))
+    assert [row["episode_skill"] for row in said["episodes"]] == [0.9, 0.4, 0.8, 0.6]
+    found["episode_demonstrator"] = [0, 1, 0, 2]
+    (kept / "fit.json").write_text(json.dumps(found))
+    with pytest.raises(DataError, match="episode_demonstrator: .*the number of a demonstrator"):
+        Assessment.of(kept)
+    del found["expertise"][0]["skill"]
+    (kept / "fit.json").write_text(json.dumps(found))
+    with pytest.raises(DataError, match="some demonstrators without skill"):
+        Assessment.of(kept)
 
 
 @pytest.mark.parametrize(("share", "kept"), [(0.01, 1), (0.4, 1), (0.41, 2), (0.71, 3), (1.0, 4)])
@@ -200,7 +273,7 @@ def test_the_command_overwrites_nothing_and_needs_a_known_ending(tmp_path, capsy
         assert stopped.value.code == 2 and phrase in capsys.readouterr().err
     assert (tmp_path / "there.csv").read_text() == "kept" and len(list(tmp_path.iterdir())) == 3
     main(["curate", str(source), "--run", str(kept), "--json"])
-    assert len(json.loads(capsys.readouterr().out)) == 4
+    assert len(json.loads(capsys.readouterr().out)["episodes"]) == 4
 
 
 def test_data_that_the_run_was_not_fitted_to_are_refused(tmp_path, capsys):
@@ -221,7 +294,7 @@ def test_data_that_the_run_was_not_fitted_to_are_refused(tmp_path, capsys):
     assert stopped.value.code == 2 and "--other-data" in capsys.readouterr().err
     assert not (tmp_path / "out.csv").exists()
     main(["curate", str(tmp_path / "fewer.npz"), "--run", str(kept), "--other-data", "--json"])
-    assert len(json.loads(capsys.readouterr().out)) == 3
+    assert len(json.loads(capsys.readouterr().out)["episodes"]) == 3
 
 
 def test_a_policy_that_is_not_the_run_s_is_refused(tmp_path):
@@ -231,3 +304,19 @@ def test_a_policy_that_is_not_the_run_s_is_refused(tmp_path):
     (kept / "fit.json").write_text(json.dumps(found | {"files": sums}))
     with pytest.raises(DataError, match="got another file than was written.*expected SHA-256 00000000"):
         Assessment.of(kept)
+
+
+@pytest.mark.optax
+def test_equally_good_demonstrators_keep_most_of_the_sample():
+    """A fit of four who act alike, as networks estimate them: at least 80 % of their episodes in effect."""
+    random = np.random.default_rng(0)
+    episodes = []
+    for number in range(32):
+        obs = random.normal(size=(31, 2)).astype(np.float32)
+        right = random.random(30) < 1 / (1 + np.exp(-4 * obs[:-1, 0]))
+        episodes.append(Episode(obs, right.astype(np.int32), False, f"{number % 4}"))
+    data = Demonstrations.from_episodes(episodes)
+    small = OfflineIrleed(hidden=(16,), steps=1_000, batch_size=32, learning_rate=3e-3)
+    with jax.numpy_dtype_promotion("standard"):
+        found = weigh(data, Assessment.of(fit_networks(data, small, members=1)))
+    assert found.episode_skill is not None and found.effective_episodes >= 0.8 * data.episodes

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 import shlex
 from html.parser import HTMLParser
 
@@ -12,9 +13,9 @@ import tyro
 from irleed.cli import main
 from irleed.cli.fit import FitCommand
 from irleed.errors import ConfigError, DataError
-from irleed.report import compare, differences, expertise, facts, returns
+from irleed.report import compare, differences, episodes, expertise, facts, returns
 from irleed.report.page import page, report
-from irleed.runs.kinds import Estimate, FitRun, Person
+from irleed.runs.kinds import EpisodeSkill, Estimate, FitRun, Person
 from irleed.runs.reader import read_run
 
 SINGLE = "gridworld", "networks", "control", "sweep", "hopper"
@@ -73,6 +74,10 @@ def person(name: str, value: float, low: float | None, high: float | None) -> Pe
     return Person(name, 10.0, Estimate(name, value, low, high), None, -1.0, 0.5)
 
 
+def skilled(name: str, skill: float, low: float | None, high: float | None, precision: float = 1.0) -> Person:
+    return dataclasses.replace(person(name, precision, 0.1, 9.0), skill=Estimate(name, skill, low, high))
+
+
 @pytest.mark.parametrize("names", KINDS, ids="-".join)
 def test_a_page_is_well_formed_and_can_be_navigated(runs, names):
     found = tree([runs[name] for name in names])
@@ -122,7 +127,7 @@ def test_characters_that_turn_the_text_around_are_not_passed_on(copy):
 def test_fits_say_what_there_is(runs):
     networks, gridworld = tree([runs["networks"]]).text, tree([runs["gridworld"]]).text
     for found in (networks, gridworld):
-        for heading in ("In short", "What was learnt", "Who is how good", "How it learnt", "The data", "Reproduce"):
+        for heading in ("In short", "The policy", "The demonstrators", "Training", "The data", "Reproduce"):
             assert heading in found
         assert "mean return, with 90 % interval" in found
     assert "not tried in an environment" in networks and "by the true reward of the MDP" in gridworld
@@ -159,8 +164,8 @@ def test_overlapping_intervals_are_not_told_apart():
     assert expertise.pairs(run) == (3, 6)  # a-c, a-d, b-c
     assert expertise.alike(run) == [["a", "b"], ["b", "d"], ["d", "c"]]
     said = " ".join(expertise.said(run))
-    assert "Of 6 pairs of demonstrators, the intervals tell 3 apart" in said
-    assert "Not told apart from each other, as their intervals overlap: a and b; b and d; d and c." in said
+    assert "The intervals of precision do not overlap in 3 of 6 pairs of demonstrators." in said
+    assert "Groups whose intervals overlap: a and b; b and d; d and c." in said
 
 
 def test_who_has_too_few_transitions_is_neither_ranked_nor_best():
@@ -173,16 +178,65 @@ def test_who_has_too_few_transitions_is_neither_ranked_nor_best():
     assert "Most precise: a (4); least: b (1)" in Tree(page([run])).text
     nobody = fit_of(few, dataclasses.replace(few, name="d"))
     assert expertise.said(nobody) == [
-        "Too few transitions to rank the demonstrators: their precisions are no more than a first guess."
+        "Too few transitions to rank the demonstrators: their precision is no more than a first guess."
     ]
     assert not expertise.judged(nobody) and "Too few transitions to rank" in Tree(page([nobody])).text
+
+
+def test_skill_comes_before_precision_where_it_is_estimated():
+    """A consistent outsider has the largest precision and the least skill."""
+    run = fit_of(
+        skilled("a", 0.5, 0.4, 0.6, 1.0), skilled("out", -0.3, -0.4, -0.2, 9.0), skilled("b", 0.9, 0.8, 1.0, 0.5)
+    )
+    assert [each.name for each in expertise.compared(run)] == ["b", "a", "out"]
+    assert expertise.pairs(run) == (3, 3)
+    shown = Tree(page([run]))
+    labels = [attributes["aria-label"] or "" for attributes in shown.all("svg")]
+    plots = [label.partition(",")[0] for label in labels if "90 % interval" in label]
+    assert plots == ["skill", "precision"] and "first b, a and out" in labels[0]
+    assert "Most skilled: b (0.90); least: out (−0.30)" in shown.text
+    assert "share of the advantage over random actions" in shown.text
+    assert "ranked first" in compare.section([run, run], 2, "c") and "Skill of each" in compare.section(
+        [run, run], 2, "c"
+    )
+
+
+def test_the_probability_that_one_is_better_follows_from_the_intervals():
+    """By hand: 0.9 and 0.5 with standard deviations of 0.1 / 1.645 each; the high end is cut off and says nothing."""
+    run = fit_of(skilled("a", 0.9, 0.8, 0.92), skilled("b", 0.5, 0.4, 0.6), skilled("c", 0.5, 0.4, 0.6))
+    found = expertise.chances(expertise.ranked(run))
+    by_hand = 0.5 * (1 + math.erf(0.4 / (0.1 / 1.645 * math.sqrt(2)) / math.sqrt(2)))
+    np.testing.assert_allclose(found[0, 1:], by_hand)
+    np.testing.assert_allclose(found + found.T, 1)
+    np.testing.assert_allclose(found[1, 2], 0.5)
+    shown = Tree(page([run])).text
+    assert "P(row better than column)" in shown and "b over c 0.50" in shown and "a over b" not in shown
+
+
+def test_episodes_unlike_the_others_of_their_demonstrator_are_named():
+    usual = [0.8, 0.82, 0.78, 0.81, 0.79]
+    values = {0: [*usual, -0.4], 1: [0.1, 0.2, 0.15, 0.12, 0.5], 2: [0.9, 0.1]}
+    owners = [(who, value) for who, own in values.items() for value in own]
+    found = tuple(EpisodeSkill(number, who, value) for number, (who, value) in enumerate(owners))
+    run = fit_of(skilled("a", 0.8, 0.7, 0.9), skilled("b", 0.2, 0.1, 0.3), skilled("c", 0.5, 0.1, 0.9), episodes=found)
+    by_name = episodes.by_demonstrator(run, expertise.ranked(run))
+    assert list(by_name) == ["a", "c", "b"]
+    assert {name: [each.episode for each in episodes.unlike(own)] for name, own in by_name.items()} == {
+        "a": [5], "b": [10], "c": []
+    }  # fmt: skip
+    shown = Tree(page([run]))
+    assert "a: 5 (skill −0.40); b: 10 (skill 0.50)" in shown.text
+    tips = [attributes["data-tip"] for attributes in shown.all("path") if "data-tip" in attributes]
+    assert tips == ["episode 5: skill −0.40", "episode 10: skill 0.50"]
+    alike = dataclasses.replace(run, episodes=tuple(dataclasses.replace(each, value=0.5) for each in found))
+    assert "No episode differs much in skill" in Tree(page([alike])).text
 
 
 def test_what_is_not_known_is_not_said():
     none = fit_of(person("a", 2.0, None, None), person("b", 1.0, None, None))
     assert "no intervals" in expertise.said(none)[0]
     equal = fit_of(person("a", 1.0, 1.0, 1.0), person("b", 1.0, 1.0, 1.0))
-    assert "takes all for equal" in expertise.said(equal)[0]
+    assert "takes the demonstrators for equal" in expertise.said(equal)[0]
     assert "nobody to compare with" in expertise.said(fit_of(person("a", 1.0, 0.9, 1.1)))[0]
     rough = fit_of(person("a", 2.0, 1.9, 2.1), person("b", 1.0, 0.9, 1.1), members=2)
     assert any("2 members" in sentence for sentence in expertise.said(rough))

@@ -1,9 +1,15 @@
-r"""Weights for what is trained next: whom to listen to, and which of their episodes.
+r"""Weights for what is trained next: of demonstrators, and of their episodes.
 
-An episode of demonstrator $i$ weighs $\frac{\beta_i}{1 + b_i^2}\,e^{\ell - \bar\ell}$, scaled so that the mean over all
-transitions is 1: the precision of its demonstrator times the share of their values that is not bias, $b_i$ being the
-size of the bias relative to what all are after; and how likely its actions are under the shared policy, $\ell$ being
-their mean log probability and $\bar\ell$ that of all transitions.
+Where demonstrators are judged by the others, an episode weighs $\max(k_e, 0)^2$, $k_e$ being the skill in it: 1 is what
+the others would do, 0 as good as random actions. Skill has no units, is relative to what the situations allow, and is
+drawn towards the demonstrator's where an episode is short.
+
+Other fits have no skill. There, an episode of demonstrator $i$ weighs $\frac{\beta_i}{1 + b_i^2}\,e^{\ell - \bar\ell}$:
+the precision of its demonstrator times the share of their values that is not bias, $b_i$ being the size of the bias
+relative to the shared values; and how probable its actions are under the shared policy, $\ell$ being their mean log
+probability and $\bar\ell$ that of all transitions.
+
+Either is scaled so that the mean over all transitions is 1.
 """
 
 import csv
@@ -32,6 +38,8 @@ from irleed.runs.fields import refuse
 from irleed.runs.reader import read_fit
 
 KEEP, DROP = "irleed_keep", "irleed_drop"  # masks in a robomimic file
+FEWEST_SHARE, FEWEST = 0.1, 10  # effective episodes: weights that have fewer than both are refused
+MANY = 20  # episodes, of which a few are too few
 
 
 class Assessment(eqx.Module):
@@ -43,6 +51,8 @@ class Assessment(eqx.Module):
     bias: Float[np.ndarray, " D"]  # 0 where the algorithm knows none
     reading: ReadOptions = eqx.field(static=True)  # of the data
     fingerprint: str | None = eqx.field(static=True, default=None)  # of the data; runs of older versions have none
+    skill: Float[np.ndarray, " D"] | None = None  # None where it is not estimated
+    episode_skill: Float[np.ndarray, " E"] | None = None  # of the episodes of the data
 
     @classmethod
     def of(cls, run: Fit | str | Path, expansion: float = EXPANSION) -> "Assessment":
@@ -54,8 +64,9 @@ class Assessment(eqx.Module):
         if isinstance(run, Fit):
             found, data = run.expertise, run.origin.data
             reading = ReadOptions(**run.origin.given["reading"])
-            skill = np.asarray(found.precision), np.nan_to_num(np.asarray(found.bias))
-            return cls(run.policy, found.names, *skill, reading, fingerprint(data))
+            judged = np.asarray(found.precision), np.nan_to_num(np.asarray(found.bias))
+            skill = None if found.skill is None else np.asarray(found.skill, float)
+            return cls(run.policy, found.names, *judged, reading, fingerprint(data), skill, run.episode_skill)
         kept = read_fit(Path(run), "make one with `irleed fit DATA --out FOLDER`")
         names = tuple(person.name for person in kept.people)
         precision = np.array([person.precision.value for person in kept.people], float)
@@ -63,8 +74,11 @@ class Assessment(eqx.Module):
         if not (precision > 0).all() or not (bias >= 0).all() or len(set(names)) < len(names):
             got, expected = "an expertise table that is none", "positive precisions, every name once"
             refuse(f"{run}, {ANSWER}", got, expected, "fit again")
+        skills = [person.skill.value for person in kept.people if person.skill is not None]
+        skill = np.array(skills, float) if kept.by_skill else None
+        episodes = np.array([each.value for each in kept.episodes], float) if kept.episodes else None
         reading = dataclasses.replace(kept.reading, expansion=expansion)
-        return cls(kept.policy, names, precision, bias, reading, kept.fingerprint)
+        return cls(kept.policy, names, precision, bias, reading, kept.fingerprint, skill, episodes)
 
 
 class Curation(eqx.Module):
@@ -78,6 +92,14 @@ class Curation(eqx.Module):
     log_likelihood: Float[np.ndarray, " E"]
     weight: Float[np.ndarray, " E"]
     keep: Bool[np.ndarray, " E"]
+    skill: Float[np.ndarray, " D"] | None = None  # None where it is not estimated
+    episode_skill: Float[np.ndarray, " E"] | None = None  # None too for episodes that were not fitted
+    episode_names: tuple[str, ...] | None = eqx.field(static=True, default=None)  # in the source, where it has names
+
+    @property
+    def effective_episodes(self) -> float:
+        r"""The effective sample size of the weights in episodes, $(\sum w)^2 / \sum w^2$: all, if they are equal."""
+        return effective_size(self.weight)
 
     def rows(self) -> list[dict[str, Any]]:
         """One plain dictionary an episode."""
@@ -85,8 +107,11 @@ class Curation(eqx.Module):
         return [
             {
                 "episode": number,
+                **({} if self.episode_names is None else {"episode_name": self.episode_names[number]}),
                 "operator": self.names[who],
                 "steps": int(self.steps[number]),
+                **({} if self.skill is None else {"skill": float(self.skill[who])}),
+                **({} if self.episode_skill is None else {"episode_skill": float(self.episode_skill[number])}),
                 "precision": float(self.precision[who]),
                 "bias": float(self.bias[who]),
                 "log_likelihood": float(self.log_likelihood[number]),
@@ -99,7 +124,10 @@ class Curation(eqx.Module):
 
     def _reason(self, number: int, who: int, average: float) -> str:
         own = self.log_likelihood[number]
-        likely = "likelier" if own > average else "less likely"
+        likely = "more probable" if own > average else "less probable"
+        if self.skill is not None:
+            here = "" if self.episode_skill is None else f"skill {self.episode_skill[number]:.2f} in this episode, "
+            return f"{here}{self.skill[who]:.2f} of the demonstrator; 1 is what the others would do, 0 random actions"
         return (
             f"precision {self.precision[who]:.2f}, bias {self.bias[who]:.2f}; "
             f"actions {likely} than average under the shared policy ({own:.2f}, average {average:.2f})"
@@ -114,6 +142,7 @@ def curate(
     share: float = 0.5,
     other_data: bool = False,
     expansion: float = EXPANSION,
+    allow_few: bool = False,
 ) -> Curation:
     """Weigh episodes by what a fit says of them, and write weights or a filtered copy; the source stays as it is.
 
@@ -127,20 +156,31 @@ def curate(
     - `share`: episodes of most weight are kept until they have this share of all transitions.
     - `other_data`: weigh data that the run was not fitted to: new episodes of the same demonstrators.
     - `expansion`: how many times its own size a file may take in memory, see `irleed.data.ReadOptions`.
+    - `allow_few`: accept weights that rest on a few episodes, see `weigh`.
     """
     known = Assessment.of(run, expansion)
     loaded = data if isinstance(data, Demonstrations) else load(data, known.reading)
-    found = weigh(loaded, known, share, other_data=other_data)
+    found = weigh(loaded, known, share, other_data=other_data, allow_few=allow_few)
+    if isinstance(data, str | Path) and robomimic.FORMAT.recognises(Path(data)):
+        found = dataclasses.replace(found, episode_names=tuple(robomimic.demo_names(Path(data))))
     if out is not None:
         _write(None if isinstance(data, Demonstrations) else Path(data), Path(out), loaded, found)
     return found
 
 
-def weigh(data: Demonstrations, run: Assessment, share: float = 0.5, *, other_data: bool = False) -> Curation:
+def weigh(
+    data: Demonstrations,
+    run: Assessment,
+    share: float = 0.5,
+    *,
+    other_data: bool = False,
+    allow_few: bool = False,
+) -> Curation:
     """Weigh the episodes, and keep those of most weight until they have this share of all transitions.
 
     Data that the run was not fitted to are refused, unless `other_data` says that they are meant: new episodes of the
-    same demonstrators.
+    same demonstrators, which weigh by the skill of these. Weights whose effective sample size is below 10 % of the
+    episodes and below 10 are refused, of 20 episodes or more, unless `allow_few`.
     """
     if not 0 < share <= 1:
         raise ConfigError("--share", got=share, expected="above 0, at most 1", remedy="choose another")
@@ -148,27 +188,59 @@ def weigh(data: Demonstrations, run: Assessment, share: float = 0.5, *, other_da
     if unknown:
         got, expected = f"demonstrator {unknown[0]!r}", f"those of the run: {', '.join(run.names[:8])}"
         raise SpaceError("data", got=got, expected=expected, remedy="curate the data that were fitted")
-    if not other_data and run.fingerprint is not None and run.fingerprint != (found := fingerprint(data)):
-        got, expected = f"SHA-256 {found[:8]}...", f"{run.fingerprint[:8]}..., the data of the run"
+    found = None if run.fingerprint is None else fingerprint(data)
+    if not other_data and found is not None and found != run.fingerprint:
+        got, expected = f"SHA-256 {found[:8]}...", f"{str(run.fingerprint)[:8]}..., the data of the run"
         remedy = "curate the data that were fitted, or say --other-data for new episodes of the same demonstrators"
         raise SpaceError("data", got=got, expected=expected, remedy=remedy)
     place = [run.names.index(name) for name in data.names]
     precision, bias = run.precision[place], run.bias[place]
-    steps = np.asarray(data.length)
+    skill = None if run.skill is None else run.skill[place]
+    episode_skill = run.episode_skill if found == run.fingerprint else None
+    steps, owner = np.asarray(data.length), np.asarray(data.owner)
     likely = np.add.reduceat(_log_likelihood(run.policy, data), data.start) / steps
-    with np.errstate(all="ignore"):  # numbers that are too large for this are refused below
-        score = np.log(precision / (1 + bias**2))[data.owner] + likely
-    if not np.isfinite(score).all():  # such episodes have no place in an order
-        episode = int(np.argmin(np.isfinite(score)))
-        got, remedy = f"a score of {score[episode]}", "fit again: policy or expertise are out of all bounds"
-        raise DataError(f"data, episode {episode}", got=got, expected="a finite number", remedy=remedy)
-    weight = np.exp(score - score.max())
+    if skill is None:
+        with np.errstate(all="ignore"):  # numbers that are too large for this are refused below
+            score = np.log(precision / (1 + bias**2))[owner] + likely
+        _check_finite(score)
+        weight = np.exp(score - score.max())
+    else:
+        score = skill[owner] if episode_skill is None else np.asarray(episode_skill, float)
+        _check_finite(score)
+        weight = np.maximum(score, 0.0) ** 2
+    _check_size(weight, allow_few)
     weight /= np.average(weight, weights=steps)
-    order = np.argsort(-weight, kind="stable")
+    order = np.argsort(-score, kind="stable")
     before = np.cumsum(steps[order]) - steps[order]
     keep = np.zeros(len(steps), bool)
     keep[order[before < share * steps.sum()]] = True
-    return Curation(data.names, np.asarray(data.owner), steps, precision, bias, likely, weight, keep)
+    return Curation(data.names, owner, steps, precision, bias, likely, weight, keep, skill, episode_skill)
+
+
+def _check_finite(score: Float[np.ndarray, " E"]) -> None:
+    """Episodes whose score is no number have no place in an order."""
+    if not np.isfinite(score).all():
+        episode = int(np.argmin(np.isfinite(score)))
+        got, remedy = f"a score of {score[episode]}", "fit again: policy or expertise are out of all bounds"
+        raise DataError(f"data, episode {episode}", got=got, expected="a finite number", remedy=remedy)
+
+
+def effective_size(weight: Float[np.ndarray, " E"]) -> float:
+    r"""$(\sum w)^2 / \sum w^2$, the number of equal weights that would estimate a mean as well."""
+    return float(weight.sum() ** 2 / max((weight**2).sum(), 1e-300))
+
+
+def _check_size(weight: Float[np.ndarray, " E"], allow_few: bool) -> None:
+    """Refuse weights that rest on next to no episodes."""
+    if not (weight > 0).any():
+        remedy = "do not weigh by this fit: by the others' values, nobody acts better than at random"
+        raise DataError("weights", got="skill of 0 or less in every episode", expected="some above 0", remedy=remedy)
+    size, episodes = effective_size(weight), len(weight)
+    if not allow_few and episodes >= MANY and size < min(FEWEST, FEWEST_SHARE * episodes):
+        got = f"an effective sample size of {size:.1f} of {episodes} episodes"
+        expected = f"at least {min(FEWEST, FEWEST_SHARE * episodes):.0f}"
+        remedy = "say --allow-few to accept them"
+        raise DataError("weights", got=got, expected=expected, remedy=remedy)
 
 
 def _log_likelihood(policy: Policy, data: Demonstrations) -> Float[np.ndarray, " N"]:

@@ -116,15 +116,20 @@ def in_gauge(precision: list[float]) -> np.ndarray:
 
 
 def _expertise(expertise: Expertise, truth: dict[str, Any], earned: tuple[ReturnEstimate, ...]) -> Table:
-    """What IRLEED says of everyone, the most precise first, beside what is true."""
-    caption = "90 % intervals; precision 1 is the average; true bias: its scale"
+    """IRLEED's estimates in the order of the ranking, beside the truth."""
+    caption = (
+        "90 % intervals; skill 1: as the others would act, 0: random; precision 1: the average; true bias: its scale"
+    )
+    skill = None if expertise.skill is None else (expertise.skill, expertise.skill_low, expertise.skill_high)
     headings = ("demonstrator", "precision", "true\nprecision", "bias", "true\nbias", "mean\nreturn")
+    headings = headings if skill is None else (headings[0], "skill", *headings[1:])
     table = _table("Each demonstrator's skill, by IRLEED", caption, headings)
     true = in_gauge(truth["precision"])
     for name in expertise.ranking:
         i = expertise.names.index(name)
         table.add_row(
             cell(name),
+            *(() if skill is None else (with_interval(*(each[i] for each in skill)),)),
             with_interval(expertise.precision[i], expertise.precision_low[i], expertise.precision_high[i]),
             f"{true[i]:.2f}",
             with_interval(expertise.bias[i], expertise.bias_low[i], expertise.bias_high[i]),
@@ -135,11 +140,12 @@ def _expertise(expertise: Expertise, truth: dict[str, Any], earned: tuple[Return
 
 
 def held(expertise: Expertise, precision: list[float]) -> tuple[str, str]:
-    """Whether order and intervals are right."""
+    """Whether the order of precision and its intervals are right."""
     true = in_gauge(precision)
     order = ", ".join(expertise.names[i] for i in np.argsort(-true, kind="stable"))
     inside = int(np.sum((expertise.precision_low <= true) & (true <= expertise.precision_high)))
-    said = "that found here" if order == ", ".join(expertise.ranking) else "not that found here"
+    found = [expertise.names[i] for i in np.argsort(-np.asarray(expertise.precision), kind="stable")]
+    said = "that found here" if order == ", ".join(found) else "not that found here"
     return (
         f"The true order of precision is {order}: {said}. {inside} of {len(true)} intervals hold the true value:",
         "they say how much data and training vary, not how far training falls short.",

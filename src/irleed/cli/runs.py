@@ -94,17 +94,22 @@ class CurateCommand:
     """Weigh data that the run was not fitted to: new episodes of the same demonstrators."""
     expansion: float = EXPANSION
     """How many times its own size a file of the data may take in memory, as in `irleed fit`."""
+    allow_few: bool = False
+    """Accept weights whose effective sample size is below 10 and below a tenth of the episodes."""
     json: bool = False
     """Print JSON instead of a table."""
 
     def run(self, console: Console) -> None:
         """Weigh, write what was asked for, and print."""
-        names = ("out", "share", "other_data", "expansion")
+        names = ("out", "share", "other_data", "expansion", "allow_few")
         found = curate(self.data, self.run_folder, **{name: getattr(self, name) for name in names})
         if self.json:
-            print(json.dumps(found.rows(), indent=1))
+            size = found.effective_episodes
+            print(json.dumps({"effective_episodes": size, "episodes": found.rows()}, indent=1))
         else:
             console.print(_table(found))
+            share, count = found.effective_episodes, len(found.weight)
+            say(console, f"Effective sample size of the weights: {share:.1f} of {count} episodes.")
         if self.out is not None:
             say(Console(stderr=True) if self.json else console, f"wrote {self.out}")
 
@@ -112,16 +117,18 @@ class CurateCommand:
 def _table(found: Curation, limit: int = 30) -> Table:
     """A row for each demonstrator, those of most weight first."""
     table = Table(title="What to keep", box=SIMPLE_HEAD, pad_edge=False, caption="weight 1 is the average transition's")
-    for heading in ("demonstrator", "episodes", "kept", "precision", "bias", "weight"):
+    skill = [] if found.skill is None else ["skill"]
+    for heading in ("demonstrator", "episodes", "kept", *skill, "precision", "bias", "weight"):
         table.add_column(heading, justify="left" if heading == "demonstrator" else "right", no_wrap=True)
     rows = []
     for who, name in enumerate(found.names):
         own = found.owner == who
         weight = float(np.average(found.weight[own], weights=found.steps[own]))
-        kept = int(found.keep[own].sum())
-        rows.append((weight, name, int(own.sum()), kept, found.precision[who], found.bias[who]))
-    for weight, name, episodes, kept, precision, bias in sorted(rows, key=lambda row: -row[0])[:limit]:
-        table.add_row(cell(name), str(episodes), str(kept), f"{precision:.2f}", f"{bias:.2f}", f"{weight:.2f}")
+        judged = [*([] if found.skill is None else [found.skill[who]]), found.precision[who], found.bias[who], weight]
+        cells = (cell(name), str(own.sum()), str(found.keep[own].sum()), *(f"{value:.2f}" for value in judged))
+        rows.append((weight, cells))
+    for _, cells in sorted(rows, key=lambda row: -row[0])[:limit]:
+        table.add_row(*cells)
     if len(rows) > limit:
         table.add_row(f"and {len(rows) - limit} more")
     return table

@@ -6,7 +6,7 @@ from pathlib import PurePath
 from typing import Any
 
 from irleed._io.text import markdown
-from irleed.report.expertise import ranked
+from irleed.report.expertise import meaning, ranked
 from irleed.report.facts import PAPER
 from irleed.report.markup import counted, interval, listed, number
 from irleed.report.returns import demonstrators, policies, said
@@ -46,7 +46,7 @@ def card(run: FitRun, policy: dict[str, Any]) -> str:
         "them. Loading runs no code.\n",
         "## The data\n",
         _data(run),
-        "## Who is how good\n",
+        "## The demonstrators\n",
         _expertise(run),
         "## Returns\n",
         _returns(run),
@@ -127,15 +127,16 @@ def _expertise(run: FitRun) -> str:
         (
             markdown(person.name),
             number(person.transitions),
+            *(() if person.skill is None else (interval(person.skill),)),
             interval(person.precision),
             "" if person.bias is None else interval(person.bias),
             number(person.weight),
         )
         for person in ranked(run)
     ]
-    said = "Precision: how consistently they choose, 1 being the average. Bias: how far off what they are after is, "
-    said += "relative to what all are after. 90 % intervals in brackets.\n\n"
-    return said + table(("demonstrator", "transitions", "precision", "bias", "weight"), rows)
+    said = f"{meaning(run)} 90 % intervals in brackets.\n\n"
+    headings = ("demonstrator", "transitions", *(["skill"] if run.by_skill else []), "precision", "bias", "weight")
+    return said + table(headings, rows)
 
 
 def _returns(run: FitRun) -> str:

@@ -90,10 +90,18 @@ class Fit(eqx.Module):
             "history": [{name: value for name, value in row.items() if np.isfinite(value)} for row in self.history],
             "steps": self.steps,
             **own,
-            **({} if self.episode_skill is None else {"episode_skill": np.asarray(self.episode_skill).tolist()}),
+            **self._of_episodes,
             "warnings": list(self.warnings),
             "seconds": round(self.seconds, 3),
         }
+
+    @property
+    def _of_episodes(self) -> dict[str, object]:
+        """Skill in each episode and the number of its demonstrator, where that is estimated."""
+        if self.episode_skill is None:
+            return {}
+        owner = np.asarray(self.origin.data.owner)
+        return {"episode_skill": np.asarray(self.episode_skill).tolist(), "episode_demonstrator": owner.tolist()}
 
     def save(self, folder: str | Path) -> Path:
         """Write a run directory, as ``irleed fit --out`` does: for `irleed report`, `curate`, `export`, `evaluate`."""
@@ -129,8 +137,10 @@ def write(folder: Path, found: Fit) -> None:
     origin, answer = found.origin, found.summary()
     found.policy.save(folder / POLICY)
     names, expertise = found.expertise.names, found.expertise
-    bars = figures.expertise_bars(names, expertise.precision, expertise.precision_low, expertise.precision_high)
-    figures.save(bars, folder / "expertise")
+    precision = expertise.precision, expertise.precision_low, expertise.precision_high
+    skill = expertise.skill, expertise.skill_low, expertise.skill_high
+    known = None if any(each is None for each in skill) else cast(figures.Bars, skill)
+    figures.save(figures.expertise_bars(names, *precision, known), folder / "expertise")
     if found.bias is not None:
         answer["bias"] = np.asarray(found.bias).tolist()
     if origin.grid is not None and found.bias is not None and np.prod(origin.grid) == found.bias.shape[1]:

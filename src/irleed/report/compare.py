@@ -1,12 +1,13 @@
 """Several runs side by side: what each earned, and whether they agree on the demonstrators."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 from irleed.report import experiment, returns, svg
 from irleed.report.expertise import compared, judged, ranked
 from irleed.report.markup import Safe, element, figure, listed, number, paragraph, part, table
-from irleed.runs.kinds import Estimate, ExperimentRun, FitRun, Run
+from irleed.runs.kinds import Estimate, ExperimentRun, FitRun, Person, Run
 from irleed.runs.results import METHODS
 
 MOST_PEOPLE = 12
@@ -37,7 +38,7 @@ def beside(run: FitRun, level: int, key: str) -> Safe:
         "policy is."
     )
     values = _overview("Methods; 90 % intervals in brackets", "method", called, "algorithm", "data")
-    return part(level, "Beside other methods", key, paragraph(said), *notes, values, _plots(called))
+    return part(level, "Other methods", key, paragraph(said), *notes, values, _plots(called))
 
 
 def _method(name: object) -> str:
@@ -68,7 +69,7 @@ def _overview(caption: str, first: str, runs: list[FitRun], *left_out: str) -> S
             "steps": run.steps,
             **dict(zip(("return, greedy actions", "return, sampled actions"), _two(run), strict=True)),
             "log likelihood": _likelihood(run),
-            "most precise": compared(run)[0].name if judged(run) else "says nothing of it",
+            "ranked first": compared(run)[0].name if judged(run) else "does not rank",
         }
         for run in runs
     ]
@@ -77,7 +78,7 @@ def _overview(caption: str, first: str, runs: list[FitRun], *left_out: str) -> S
 
 
 def _plots(runs: list[FitRun]) -> Safe:
-    plots = [_returns(runs), _precisions(runs)]
+    plots = [_returns(runs), _skills(runs), _precisions(runs)]
     return element("div", *(plot for plot in plots if plot is not None), class_="figures")
 
 
@@ -111,29 +112,47 @@ def _returns(runs: list[FitRun]) -> Safe | None:
     label = f"Mean return of each run's policy: {listed([f'{e.name} {number(e.value)}' for e, _ in rows])}"
     axis = "mean return, with 90 % interval"
     return figure(
-        "What each policy earned by its greedy actions, and the best demonstrator.",
+        "Mean return of each policy with greedy actions, and of the best demonstrator.",
         svg.forest(rows, label=label, axis=axis),
     )
 
 
+def _skills(runs: list[FitRun]) -> Safe | None:
+    return _estimates(
+        [(n, run) for n, run in enumerate(runs) if run.by_skill], "skill", lambda person: person.skill, (0.0, 1.0)
+    )
+
+
 def _precisions(runs: list[FitRun]) -> Safe | None:
-    """Everyone's precision in every run that judges it."""
     judging = [(n, run) for n, run in enumerate(runs) if judged(run)]
+    return _estimates(judging, "precision", lambda person: person.precision, (1.0,), log=True)
+
+
+def _estimates(
+    judging: list[tuple[int, FitRun]],
+    what: str,
+    of: Callable[[Person], Estimate | None],
+    references: tuple[float, ...],
+    *,
+    log: bool = False,
+) -> Safe | None:
+    """One estimate of each demonstrator in every run that judges it."""
     if len(judging) < 2:
         return None
     names = [person.name for person in ranked(judging[0][1])][:MOST_PEOPLE]
-    by_run = [(n, run, {person.name: person.precision for person in run.people}) for n, run in judging]
+    by_run = [(n, run, {p.name: found for p in run.people if (found := of(p)) is not None}) for n, run in judging]
     rows = [
         (named(known[name], f"{name} · {run.label}"), n) for name in names for n, run, known in by_run if name in known
     ]
-    label = f"Precision of {listed(names, MOST_PEOPLE)} in {listed([run.label for _, run in judging])}"
-    drawn = svg.forest(rows, label=label, axis="precision, with 90 % interval", log=True, reference=1.0)
+    label = f"{what.capitalize()} of {listed(names, MOST_PEOPLE)} in {listed([run.label for _, run in judging])}"
+    drawn = svg.forest(rows, label=label, axis=f"{what}, with 90 % interval", log=log, references=references)
     values = table(
-        "Precision in each run",
+        f"{what.capitalize()} in each run",
         ["demonstrator", *(run.label for _, run in judging)],
         [(name, *(known.get(name) for _, _, known in by_run)) for name in names],
     )
-    return figure("Precision of each demonstrator in each run: a colour and a shape for each run.", drawn, values)
+    caption = f"{what.capitalize()} of each demonstrator in each run: a colour and a shape for each run."
+    return figure(caption, drawn, values)
 
 
 def named(estimate: Estimate, name: str) -> Estimate:

@@ -186,8 +186,11 @@ def _situations(run: FitRun, found: Departures, names: list[str], room: int) -> 
     frames, behind = _frames(run, found, names, room), _table(run, found, names)
     if not frames:
         return [behind]
-    said = "What they saw, and what they did instead of what is likeliest, with probabilities under the shared policy."
-    arrows = " Filled arrows: the push they gave; outlined: the likeliest." if _pole(run) else ""
+    said = (
+        "What they observed, and their action instead of the most probable one, with probabilities under the shared "
+        "policy."
+    )
+    arrows = " Filled arrows: the push they gave; outlined: the most probable." if _pole(run) else ""
     return [paragraph(said + arrows, kind="note"), *frames, details("These situations as a table", behind)]
 
 
@@ -221,7 +224,7 @@ def _table(run: FitRun, found: Departures, names: list[str]) -> Safe:
         for who, own in found.people
         for rank, s in enumerate(own, 1)
     ]  # fmt: skip
-    headings = ["demonstrator", "number", "episode", "step", "action", "its probability", "likeliest", "departs by"]
+    headings = ["demonstrator", "number", "episode", "step", "action", "its probability", "most probable", "departs by"]
     headings.append("observation")
     if all(row[-1] is None for row in rows):
         rows, headings = [row[:-1] for row in rows], headings[:-1]
@@ -261,7 +264,7 @@ def _frame(run: FitRun, situation: Situation, name: str) -> Safe | None:
 
 
 def _cart(label: str, situation: Situation, seen: tuple[float, ...]) -> Safe:
-    """The cart, its pole, the push that was given (filled) and the likeliest one (outlined)."""
+    """The cart, its pole, the push that was given (filled) and the most probable one (outlined)."""
     width, ground = 120.0, 66.0
     position, _, angle, turning = seen
     x = width / 2 + max(min(position / TRACK, 1.1), -1.1) * (width / 2 - 14)

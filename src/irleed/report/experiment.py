@@ -71,7 +71,7 @@ def _panels(rows: list[Row], settings: list[str]) -> list[Safe]:
             continue
         greedy.sort(key=lambda pair: -pair[0].value)
         label = f"{setting}: {axis}, with 95 % interval, best first: {listed([e.name for e, _ in greedy], 12)}"
-        drawn = svg.forest(greedy, label=label, axis=axis, reference=1.0 if relative else None)
+        drawn = svg.forest(greedy, label=label, axis=axis, references=[1.0] if relative else ())
         plots.append(figure(setting, drawn))
     words = "By greedy actions, with 95 % intervals over data sets; circles are IRLEED, squares the others."
     return [paragraph(words), element("div", *plots, class_="figures")]

@@ -139,33 +139,62 @@ def improvement(
     return figure
 
 
+Bars = tuple[Float[Array, " D"], Float[Array, " D"], Float[Array, " D"]]  # estimates, and the ends of their intervals
+
+
 @styled
 def expertise_bars(
-    names: Sequence[str], precision: Float[Array, " D"], low: Float[Array, " D"], high: Float[Array, " D"]
+    names: Sequence[str],
+    precision: Float[Array, " D"],
+    low: Float[Array, " D"],
+    high: Float[Array, " D"],
+    skill: Bars | None = None,
 ) -> Figure:
-    """Each demonstrator's precision and its interval, the most precise on top, on a logarithmic axis."""
-    order = np.argsort(np.asarray(precision), kind="stable")
-    centre, low, high = (np.asarray(x, float)[order] for x in (precision, low, high))
-    low, high = np.where(np.isnan(low), centre, low), np.where(np.isnan(high), centre, high)  # no interval: a point
-    limits = _limits(centre, low, high)
-    centre = np.maximum(centre, limits[0])  # zero has no place on this axis but its edge
+    """Each demonstrator's precision and its interval on a logarithmic axis, the best on top; skill first, if given."""
+    order = np.argsort(np.asarray(precision if skill is None else skill[0]), kind="stable")
     pitch = min(max(8.0 / len(names), 0.08), 0.22, TALLEST / len(names))  # inches a row
-    figure = Figure(figsize=(COLUMN, 0.7 + pitch * (len(names) + 1)), layout="constrained")
-    axes = figure.subplots()
-    place = np.arange(len(names))
-    axes.axvline(1.0, color="0.75", linewidth=0.8, zorder=0)
+    height = 0.7 + pitch * (len(names) + 1)
+    figure = Figure(figsize=(COLUMN if skill is None else PAGE, height), layout="constrained")
+    panels = figure.subplots(1, 1 if skill is None else 2, sharey=True, squeeze=False)[0]
+    if skill is not None:
+        known = [np.asarray(each, float)[np.isfinite(each)] for each in skill]
+        least, most = (end(np.concatenate([*known, [0.0, 1.0]])) for end in (np.min, np.max))
+        room = 0.04 * (most - least)
+        _bars(panels[0], skill, order, (least - room, most + room), (0.0, 1.0))
+        panels[0].set(xlabel="skill (0 = random, 1 = as the others)")
+    axes = panels[-1]
+    limits = _limits(*_filled(precision, low, high))
+    _bars(axes, (precision, low, high), order, limits, (1.0,))
+    axes.set(xscale="log", xlim=limits, xlabel="precision (1 = geometric mean)")
+    _decimal_ticks(axes, limits)
+    shown = order if pitch >= 0.08 else []  # too dense to be read
+    labels = [shortened(escaped(names[int(i)]), LONGEST_NAME) for i in shown]
+    panels[0].set_yticks(range(len(labels)), labels, parse_math=False, fontsize=min(7.0, 60 * pitch))
+    panels[0].set_ylim(-0.7, len(names) - 0.3)
+    return figure
+
+
+def _bars(axes: Axes, bars: Bars, order, limits: tuple[float, float], references: Sequence[float]) -> None:
+    """Estimates with their intervals, cut off where the axis ends."""
+    centre, low, high = (each[order] for each in _filled(*bars))
+    centre = np.maximum(centre, limits[0])  # zero has no place on a logarithmic axis but its edge
+    place = np.arange(len(centre))
+    for reference in references:
+        axes.axvline(reference, color="0.75", linewidth=0.8, zorder=0)
     axes.hlines(place, np.maximum(low, limits[0]), np.minimum(high, limits[1]), color=COLOURS[0], linewidth=1.2)
     axes.plot(centre, place, "o", color=COLOURS[0], clip_on=False)
     for cut, edge, marker in ((low < limits[0], limits[0], "<"), (high > limits[1], limits[1], ">")):
-        axes.plot(np.full(cut.sum(), edge), place[cut], marker, color=COLOURS[0], clip_on=False)
-    shown = order if pitch >= 0.08 else []  # too dense to be read
-    labels = [shortened(escaped(names[int(i)]), LONGEST_NAME) for i in shown]
-    axes.set_yticks(place[: len(labels)], labels, parse_math=False, fontsize=min(7.0, 60 * pitch))
-    axes.set(xscale="log", xlim=limits, ylim=(-0.7, len(names) - 0.3), xlabel="precision (1 = geometric mean)")
-    _decimal_ticks(axes, limits)
+        if cut.any():  # an empty line counts as a mark in the corner of the figure
+            axes.plot(np.full(cut.sum(), edge), place[cut], marker, color=COLOURS[0], clip_on=False)
+    axes.set_xlim(limits)
     axes.spines[["left", "top", "right"]].set_visible(False)
     axes.tick_params(axis="y", length=0)
-    return figure
+
+
+def _filled(centre, low, high) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Where there is no interval, the point itself."""
+    centre, low, high = (np.asarray(each, float) for each in (centre, low, high))
+    return centre, np.where(np.isnan(low), centre, low), np.where(np.isnan(high), centre, high)
 
 
 @styled

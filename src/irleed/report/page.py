@@ -110,8 +110,8 @@ def _short(run: Run, level: int, key: str) -> Safe:
         order = expertise.compared(run)
         first, last = order[0], order[-1]
         points.append(
-            f"Most precise: {first.name} ({number(first.precision.value)}); least: {last.name} "
-            f"({number(last.precision.value)}). {expertise.said(run)[0]}"
+            f"{'Most skilled' if run.by_skill else 'Most precise'}: {first.name} ({number(first.quality.value)}); "
+            f"least: {last.name} ({number(last.quality.value)}). {expertise.said(run)[0]}"
         )
     else:
         points.append(expertise.said(run)[0])
@@ -136,10 +136,10 @@ def _contents(runs: list[Run]) -> Safe:
     if len(runs) > 1:
         links = [("comparison", "Comparison"), *((f"run-{n}", run.label) for n, run in enumerate(runs))]
     elif isinstance(runs[0], FitRun):
-        links = [("run-short", "In short"), ("run-returns", "How good"), ("run-who", "Who"), ("run-where", "Where")]
-        links += [("run-curve", "Learning"), ("run-data", "Data")]
-        if not runs[0].networks and runs[0].bias is None:
-            links.remove(("run-where", "Where"))
+        links = [("run-short", "In short"), ("run-returns", "The policy"), ("run-who", "The demonstrators")]
+        if runs[0].networks or runs[0].bias is not None:
+            links.append(("run-where", "Where they differ"))
+        links += [("run-curve", "Training"), ("run-data", "The data")]
         if runs[0].baselines or runs[0].unfinished:
             links.insert(2, ("run-beside", "Other methods"))
     else:

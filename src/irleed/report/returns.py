@@ -1,4 +1,4 @@
-"""How good the policy is, its returns beside those of every demonstrator; and how it learnt."""
+"""The policy: its returns beside those of every demonstrator, and its learning curve."""
 
 from irleed._io.text import name
 from irleed.report import svg
@@ -15,7 +15,7 @@ def section(run: FitRun, level: int, key: str, room: int = MOST_FILM) -> Safe:
     rows = [(row, 1) for row in policies(run)] + [(row, 0) for row in demonstrators(run)]
     words = [paragraph(sentence) for sentence in said(run)]
     if not rows:
-        return part(level, "What was learnt, and how good it is", key, *words, *_film(run, room))
+        return part(level, "The policy", key, *words, *_film(run, room))
     shown = rows[:MOST_DRAWN]
     more = f" The first {len(shown)} of {len(rows)}." if len(shown) < len(rows) else ""
     drawn = svg.forest(
@@ -32,7 +32,7 @@ def section(run: FitRun, level: int, key: str, room: int = MOST_FILM) -> Safe:
     caption = "Mean return of an episode: squares are the policy, circles the demonstrators." + more
     return part(
         level,
-        "What was learnt, and how good it is",
+        "The policy",
         key,
         *words,
         element("div", figure(caption, drawn), values, class_="figures"),
@@ -126,7 +126,7 @@ def _computed(tried: list[Estimate], shown: list[Estimate]) -> list[str]:
 
 def learning(run: FitRun, level: int, key: str) -> Safe:
     """The curve, or why there is none."""
-    title, took = "How it learnt", f"{counted(run.steps, 'step')} in {number(run.seconds)} s."
+    title, took = "Training", f"{counted(run.steps, 'step')} in {number(run.seconds)} s."
     if len(run.history) < 2:
         return part(level, title, key, paragraph(f"{took} The run has no learning curve."))
     measure = run.measure.replace("_", " ")

@@ -88,9 +88,12 @@ def stroke(x1: float | int, y1: float | int, x2: float | int, y2: float | int, k
 
 
 def forest(
-    rows: Sequence[tuple[Estimate, int]], *, label: str, axis: str, log: bool = False, reference: float | None = None
+    rows: Sequence[tuple[Estimate, int]], *, label: str, axis: str, log: bool = False, references: Sequence[float] = ()
 ) -> Safe:
-    """Estimates with their intervals, one below the other, each of a group that has its own colour and shape."""
+    """Estimates with their intervals, one below the other, each of a group that has its own colour and shape.
+
+    `references` are values that dashed lines mark.
+    """
     estimates = [estimate for estimate, _ in rows]
     bottom = ROW * len(rows) + 6
     left = LETTER * max(len(shortened(estimate.name)) for estimate in estimates) + 24
@@ -98,13 +101,35 @@ def forest(
         scale = logarithmic(estimates, left, WIDTH - RIGHT)
     else:
         ends = [v for e in estimates for v in (e.value, e.low, e.high) if v is not None]
-        scale = linear(ends + ([] if reference is None else [reference]), left, WIDTH - RIGHT)
-    parts = [_ticks(scale, bottom, axis)]
-    if reference is not None:
-        parts.append(stroke(scale.place(reference), 0, scale.place(reference), bottom, "reference"))
+        scale = linear([*ends, *references], left, WIDTH - RIGHT)
+    parts = [_ticks(scale, bottom, axis), _references(scale, bottom, references)]
     for n, (estimate, group) in enumerate(rows):
         parts.append(_row(estimate, group, scale, ROW * n + ROW / 2 + 3))
     return drawing(label, WIDTH, bottom + FOOT, *parts)
+
+
+def dotted(
+    rows: Sequence[tuple[str, Sequence[tuple[float, str, bool]]]], *, label: str, axis: str, references: Sequence[float]
+) -> Safe:
+    """A row of dots for each name: values, each with what it is and whether it stands out."""
+    bottom = ROW * len(rows) + 6
+    left = LETTER * max(len(shortened(name)) for name, _ in rows) + 24
+    scale = linear([*(value for _, own in rows for value, _, _ in own), *references], left, WIDTH - RIGHT)
+    parts = [_ticks(scale, bottom, axis), _references(scale, bottom, references)]
+    for n, (name, own) in enumerate(rows):
+        y = ROW * n + ROW / 2 + 3
+        usual = [(scale.place(value), y) for value, _, odd in own if not odd]
+        parts += [words(left - 10, y + 4.5, shortened(name), "end"), element("path", d=dots(usual), class_="dots near")]
+        parts += [
+            element("path", d=SHAPES[3], transform=f"translate({scale.place(value):g} {y:g})", class_="mark group-1",
+                    data_tip=what)
+            for value, what, odd in own if odd
+        ]  # fmt: skip
+    return drawing(label, WIDTH, bottom + FOOT, *parts)
+
+
+def _references(scale: Axis, bottom: float, values: Sequence[float]) -> Safe:
+    return join(stroke(scale.place(value), 0, scale.place(value), bottom, "reference") for value in values)
 
 
 def _ticks(scale: Axis, bottom: float, name: str) -> Safe:

@@ -28,7 +28,7 @@ class Estimate:
         return self.count == 0 and self.low == self.high == self.value
 
     def apart(self, other: "Estimate") -> bool:
-        """Whether the intervals do not overlap; without intervals, nothing is told apart."""
+        """Whether the intervals do not overlap; without intervals, none are separate."""
         if self.low is None or self.high is None or other.low is None or other.high is None:
             return False
         return self.low > other.high or other.low > self.high
@@ -45,6 +45,21 @@ class Person:
     log_likelihood: float | None
     weight: float | None
     ranked: bool = True  # False: too few transitions to be compared with others
+    skill: Estimate | None = None  # None where it is not estimated: older runs, and algorithms that do not know it
+
+    @property
+    def quality(self) -> Estimate:
+        """What demonstrators are ranked by: skill where it is estimated, else precision."""
+        return self.precision if self.skill is None else self.skill
+
+
+@dataclass(frozen=True)
+class EpisodeSkill:
+    """Of one episode, drawn towards the skill of its demonstrator."""
+
+    episode: int
+    who: int  # the number of the demonstrator
+    value: float
 
 
 @dataclass(frozen=True)
@@ -113,6 +128,12 @@ class FitRun:
     unfinished: tuple[str, ...] = ()  # those of them that came to no answer
     reading: ReadOptions = ReadOptions()  # of the data
     fingerprint: str | None = None  # of the data; runs of older versions have none
+    episodes: tuple[EpisodeSkill, ...] = ()  # none where skill is not estimated
+
+    @property
+    def by_skill(self) -> bool:
+        """Whether demonstrators are ranked by skill, not by precision."""
+        return all(person.skill is not None for person in self.people)
 
     @property
     def policy(self) -> Policy:

@@ -13,7 +13,7 @@ from irleed.data.formats.base import inside
 from irleed.data.limits import EXPANSION
 from irleed.runs.directory import ANSWER, BASELINES, POLICY
 from irleed.runs.fields import Fields, content, read_json, read_lines, refuse
-from irleed.runs.kinds import Departures, Estimate, ExperimentRun, Film, FitRun, Person, Run, Situation
+from irleed.runs.kinds import Departures, EpisodeSkill, Estimate, ExperimentRun, Film, FitRun, Person, Run, Situation
 from irleed.runs.results import RESULTS, read_results
 
 VERSION = 1  # the newest format of every file that is known here
@@ -101,6 +101,8 @@ def _fit(folder: Path, found: Fields) -> FitRun:
     people = tuple(map(_person, found.inners("expertise")))
     if not people:
         refuse(f"{found.where}, expertise", "nobody", "one demonstrator or more")
+    if len({person.skill is None for person in people}) > 1:
+        refuse(f"{found.where}, expertise", "some demonstrators without skill", "skill of all of them, or of none")
     weights = tuple(found.numbers("weights")) if "weights" in found else None
     bias = tuple(map(tuple, found.table("bias"))) if "bias" in found else None
     if bias is not None and (weights is None or len(bias) != len(people) or len(bias[0]) != len(weights)):
@@ -134,6 +136,20 @@ def _fit(folder: Path, found: Fields) -> FitRun:
         reading=_reading(found.inner("config")),
         fingerprint=found.text("fingerprint") if "fingerprint" in found else None,
         provenance=None if provenance is None else provenance.plain(),
+        episodes=_episodes(found, len(people)),
+    )
+
+
+def _episodes(found: Fields, people: int) -> tuple[EpisodeSkill, ...]:
+    """The skill in each episode and whose it is, where that is estimated."""
+    if "episode_skill" not in found or "episode_demonstrator" not in found:
+        return ()
+    skill, owner = found.numbers("episode_skill"), found.numbers("episode_demonstrator")
+    if len(skill) != len(owner) or any(who not in range(people) for who in owner):
+        where, expected = f"{found.where}, episode_demonstrator", "the number of a demonstrator for each episode_skill"
+        refuse(where, "something else", expected)
+    return tuple(
+        EpisodeSkill(number, int(who), value) for number, (who, value) in enumerate(zip(owner, skill, strict=True))
     )
 
 
@@ -177,6 +193,7 @@ def _person(row: Fields) -> Person:
         log_likelihood=row.maybe("log_likelihood"),
         weight=row.maybe("weight"),
         ranked="ranked" not in row or row.flag("ranked"),
+        skill=_estimate(row, "skill") if "skill" in row else None,
     )
 
 
