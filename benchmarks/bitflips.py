@@ -15,7 +15,7 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
-from kill import KINDS, demonstrations, ended, files, fit, make_small, started
+from kill import KINDS, demonstrations, ended, files, fit, started
 
 from irleed.analysis.curation import curate
 from irleed.data import load
@@ -70,7 +70,6 @@ def flip(folder: Path, draw: random.Random, before: dict[str, object]) -> dict[s
 def main(kinds: list[str], flips: int, seed: int) -> bool:
     """Flip so many bits, and print what came of it; whether all went well."""
     draw, counts, by_file = random.Random(seed), Counter(), Counter()
-    make_small()
     with tempfile.TemporaryDirectory() as place:
         home = Path(place)
         demonstrations(home)

@@ -295,14 +295,17 @@ def atari(case: Case) -> Path:
 
 def _screens(case: Case, path: Path) -> None:
     """Screens that are other pictures."""
-    found = sorted(path.rglob("*.png"))
-    for at in case.random.integers(0, len(found), case.whole(1, 3)):
+    found = sorted(filter(links.is_small, path.rglob("*.png")))
+    for at in case.random.integers(0, len(found), case.whole(1, 3)) if found else ():
         found[int(at)].write_bytes(pictures.hostile(case, 8, 6))
 
 
 def _rows(case: Case, path: Path) -> None:
     """A hostile table of a game."""
-    file = case.pick(sorted((path / "trajectories").rglob("*.txt")))
+    found = sorted(filter(links.is_small, (path / "trajectories").rglob("*.txt")))
+    if not found:
+        return
+    file = case.pick(found)
     content = [file.read_text()]
     case.mutate(content, (tables.cells, tables.cells, tables.many_rows, tables.marks), 1)
     file.write_bytes(content[0].encode(case.pick(("utf-8", "utf-8", "utf-16")), "surrogatepass"))
