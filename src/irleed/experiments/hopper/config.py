@@ -16,13 +16,14 @@ from irleed.runs.directory import plain
 
 Compared = Literal["irleed_online", "iq_online", "irleed", "iq", "ileed", "bc"]
 MethodName = Literal[Compared, "irleed_failure_online", "iq_failure_online", "irleed_paper", "iq_paper"]
+TABLED: dict[str, Any] = {"activation": "norm_relu"}  # with which the offline figures in the docs were made
 METHODS: dict[str, AbstractOffline | AbstractAgent] = {
     "irleed_online": SacIrleed(),
     "iq_online": SacIrleed.iq(),
-    "irleed": OfflineIrleed.continuous(),
-    "iq": OfflineIrleed.continuous(**IQ_LEARN),
-    "ileed": Ileed.continuous(),
-    "bc": BehaviourCloning.continuous(),
+    "irleed": OfflineIrleed.continuous(**TABLED),
+    "iq": OfflineIrleed.continuous(**TABLED, **IQ_LEARN),
+    "ileed": Ileed.continuous(**TABLED),
+    "bc": BehaviourCloning.continuous(**TABLED),
     "irleed_failure_online": SacIrleed(ends="failure"),
     "iq_failure_online": SacIrleed.iq(ends="failure"),
     "irleed_paper": SacIrleed.paper(),
