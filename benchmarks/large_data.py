@@ -3,10 +3,15 @@
 A D4RL-style HDF5 file of 84 x 84 images is written to a temporary folder. First it is opened in a fresh process, which
 prints the seconds and the growth of resident memory. Then batches of stacked frames are read, and in the same run the
 same rows in the same order with h5py alone: the ratio of the two is what counts.
+
+    git worktree add ../before v0.1.0 && python benchmarks/large_data.py --beside ../before/src
+
+opens the file, and smaller ones of other formats, in turns with another version as well, in fresh processes.
 """
 
 import dataclasses
 import itertools
+import os
 import subprocess
 import sys
 import tempfile
@@ -37,6 +42,10 @@ class Config:
     """How many batches are timed."""
     inspect: bool = False
     """Time `summarise` as well, which sees every image."""
+    beside: Path | None = None
+    """The folder `src` of another version: files are opened by both in turns."""
+    turns: int = 15
+    """How often."""
     folder: Path = Path(tempfile.gettempdir())
     """Where there is room for the file."""
 
@@ -74,6 +83,66 @@ if sys.argv[2] == "True":
     peak = [line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM")][0]
     print(f"summarise: {time.perf_counter() - clock:.1f} s, peak +{int(peak.split()[1]) / 1e3 - before:.0f} MB")
 """
+
+
+TURN = """
+import sys, time
+from irleed.data import load
+load(sys.argv[1]) if len(sys.argv) > 2 else None  # what is imported on the way
+clock, used = time.perf_counter(), time.process_time()
+load(sys.argv[1])
+print(time.perf_counter() - clock, time.process_time() - used)
+"""
+
+
+def smaller(folder: Path) -> dict[str, Path]:
+    """Files of other formats: a million steps each of 8 numbers, and a folder of 300 episodes."""
+    import h5py
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+    from pyarrow import csv
+
+    from irleed.data import Demonstrations, Episode, save
+    from irleed.data.formats import imitation
+
+    random, steps, length = np.random.default_rng(0), 1_000_000, 1000
+    obs, action = random.normal(size=(steps, 8)).astype(np.float32), random.integers(0, 4, steps)
+    parts = [slice(n, n + length) for n in range(0, 300 * length, length)]
+    episodes = [Episode(obs[p.start : p.stop + 1], action[p], True, "abc"[n % 3]) for n, p in enumerate(parts)]
+    data = Demonstrations.from_episodes(episodes)
+    save(data, folder / "data.npz")
+    imitation.write(data, folder / "imitation")
+    columns = {f"obs_{n}": obs[:, n] for n in range(8)} | {"action": action, "episode": np.arange(steps) // length}
+    table = pa.table(columns)
+    pq.write_table(table, folder / "data.parquet")
+    csv.write_csv(table.slice(0, steps // 10), folder / "data.csv")
+    with h5py.File(folder / "robomimic.hdf5", "w") as file:
+        for n, part in enumerate(parts):
+            demo = file.create_group(f"data/demo_{n}")
+            demo.create_dataset("obs/state", data=obs[part], compression="gzip")
+            demo["actions"], demo["dones"] = obs[part, :2], np.arange(length) == length - 1
+            demo.attrs["num_samples"] = length
+    names = ("data.npz", "imitation", "data.parquet", "data.csv", "robomimic.hdf5")
+    return {name: folder / name for name in names}
+
+
+def compared(paths: dict[str, Path], beside: Path, turns: int) -> None:
+    """Open each file by this version and another one in turns; print the ratios of their times."""
+    ours = Path(__file__).resolve().parents[1] / "src"
+    for name, path in paths.items():
+        took: dict[Path, list[list[float]]] = {beside: [], ours: []}
+        for source in [beside, ours] * turns:
+            environment = os.environ | {"PYTHONPATH": str(source)}
+            words = [sys.executable, "-c", TURN, str(path), "again"]
+            ran = subprocess.run(words, check=True, env=environment, capture_output=True, text=True)
+            took[source].append([float(word) for word in ran.stdout.split()])
+        before, after = (np.median(took[source], 0) for source in (beside, ours))
+        ratio = after / before
+        print(
+            f"{name}: {1e3 * after[0]:.0f} ms, {1e3 * before[0]:.0f} ms by the other version: "
+            f"ratio {ratio[0]:.2f}, of processor time {ratio[1]:.2f}",
+            flush=True,
+        )
 
 
 def raw(path: Path, drawn: list[np.ndarray]) -> Iterator[np.ndarray]:
@@ -134,6 +203,9 @@ def main(config: Config) -> None:
         path = Path(folder) / "images.hdf5"
         steps = write(path, config)
         print(f"{steps} images, {path.stat().st_size / 1e9:.1f} GB", flush=True)
+        if config.beside is not None:
+            compared({path.name: path} | smaller(Path(folder)), config.beside.resolve(), config.turns)
+            return
         subprocess.run([sys.executable, "-c", OPEN, str(path), str(config.inspect)], check=True)
         read(path, config)
 

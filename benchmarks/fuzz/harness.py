@@ -105,7 +105,14 @@ def run(form: Format, seed: int, number: int, store: Path, *, small: bool = Fals
             shutil.rmtree(home, ignore_errors=True)
 
 
+def _bounded() -> None:
+    """Let this process ask for no more memory than a machine has to spare."""
+    size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (size + ROOM, size + ROOM))
+
+
 def _make(form: Format, case: Case) -> dict[str, Any]:
+    _bounded()
     try:
         path = form.make(case)
     except Exception:
@@ -117,8 +124,7 @@ def _make(form: Format, case: Case) -> dict[str, Any]:
 
 def _read(form: Format, case: Case, path: Path) -> dict[str, Any]:
     """Read and watch."""
-    size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-    resource.setrlimit(resource.RLIMIT_AS, (size + ROOM, size + ROOM))
+    _bounded()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_CPU, (PATIENCE, PATIENCE + 1))
     if case.large:

@@ -1,5 +1,6 @@
 """Hostile folders: links that leave them, folders in themselves, pipes, devices and endless files in place of files."""
 
+import contextlib
 import os
 import shutil
 import socket
@@ -111,9 +112,9 @@ def exchanged(case: Case, folder: Path) -> None:
     found = files(folder)
     if len(found) > 1:
         one, other = (found[int(n)] for n in case.random.permutation(len(found))[:2])
-        kept = one.read_bytes()
-        shutil.copyfile(other, one)
-        other.write_bytes(kept)
+        between = one.rename(one.with_name(f"{one.name}.moved"))
+        other.rename(one)
+        between.rename(other)
 
 
 def doubled(case: Case, folder: Path) -> None:
@@ -122,8 +123,10 @@ def doubled(case: Case, folder: Path) -> None:
         path = case.pick(found)
         name = case.pick(("file-001.parquet", "chunk-001", "2", "3.txt", ".hidden", "copy", "file-999999999.parquet"))
         new = path.parent / name
-        if not os.path.lexists(new):
-            shutil.copytree(path, new, symlinks=True) if path.is_dir() else shutil.copyfile(path, new)
+        large = any(not is_small(file) for file in (path, *path.rglob("*")) if file.is_file())  # files of nothing
+        if not os.path.lexists(new) and not large:
+            with contextlib.suppress(shutil.Error):  # pipes are left out
+                shutil.copytree(path, new, symlinks=True) if path.is_dir() else shutil.copyfile(path, new)
 
 
 def crowded(case: Case, folder: Path) -> None:

@@ -38,9 +38,9 @@ def spaces(case: Case, said: dict) -> None:
     """A space that does not fit the data, or that is enormous."""
     key, space = case.pick(("observation_space", "action_space")), case.pick(SPACES)
     depth = case.pick((0, 0, 0, 50, 2000))
+    case.note(f"{key}: {str(space)[:40]}, {depth} deep")
     for _ in range(depth):
         space = {"type": "Tuple", "subspaces": [space]}
-    case.note(f"{key}: {str(space)[:40]}, {depth} deep")
     try:
         said[key] = json.dumps(space)
     except RecursionError:

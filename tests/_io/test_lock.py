@@ -143,3 +143,11 @@ def test_a_folder_that_is_gone_is_no_error_at_the_end(kind, tmp_path):
         (tmp_path / "run" / "lock").unlink()
         (tmp_path / "run").rmdir()
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes here")
+def test_a_pipe_in_its_place_is_not_waited_for(kind, tmp_path):
+    os.mkfifo(tmp_path / "lock")
+    with pytest.raises(OSError, match="a pipe or device in place of the lock file"), locked(tmp_path / "lock", "run"):
+        pass
+    assert (tmp_path / "lock").exists()

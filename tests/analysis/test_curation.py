@@ -220,23 +220,28 @@ def test_an_unknown_bias_counts_as_none(tmp_path):
     assert found.bias.tolist() == [0, 0] and found.precision.tolist() == [1, 2]
 
 
-def test_data_are_read_with_the_limit_of_the_run(tmp_path, monkeypatch, capsys):
-    """Whoever raised it to fit a file need not do so again; runs made before there was a limit have the default."""
+def test_the_limit_of_memory_is_raised_by_name_and_not_by_a_run(tmp_path, monkeypatch, capsys):
+    """Run and data may come from the same stranger."""
     kept = folder(tmp_path / "run", states())
-    assert Assessment.of(kept).reading == ReadOptions()
-    monkeypatch.setattr(limits, "ALWAYS", 1)
     found = json.loads((kept / "fit.json").read_text())
-    for expansion in (1e-3, 1e3):
-        found["config"]["reading"]["expansion"] = expansion
-        (kept / "fit.json").write_text(json.dumps(found))
-        assert Assessment.of(kept).reading == ReadOptions(expansion=expansion)
-        arguments = ["curate", str(tmp_path / "data.npz"), "--run", str(kept)]
-        if expansion < 1:
-            with pytest.raises(SystemExit):
-                main(arguments)
-            assert "--expansion" in capsys.readouterr().err
-        else:
-            main(arguments)
+    found["config"]["reading"]["expansion"] = 1e9
+    (kept / "fit.json").write_text(json.dumps(found))
+    assert Assessment.of(kept).reading == ReadOptions()
+    assert Assessment.of(kept, 2.0).reading == ReadOptions(expansion=2.0)
+    monkeypatch.setattr(limits, "ALWAYS", 1)
+    arguments = ["curate", str(tmp_path / "data.npz"), "--run", str(kept)]
+    with pytest.raises(SystemExit):
+        main([*arguments, "--expansion", "0.001"])
+    assert "--expansion" in capsys.readouterr().err
+    main(arguments)
+
+
+def test_answers_of_newer_versions_are_refused(tmp_path):
+    kept = folder(tmp_path / "run", states())
+    found = json.loads((kept / "fit.json").read_text())
+    (kept / "fit.json").write_text(json.dumps(found | {"version": 99}))
+    with pytest.raises(DataError, match="version: got 99, expected at most 1"):
+        Assessment.of(kept)
 
 
 @pytest.mark.parametrize("ending", [".csv", ".parquet", ".npz", ""])

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 
 from irleed.data import Demonstrations, Episode, summarise
-from irleed.data.cautions import cautions
+from irleed.data.summary import cautions
 
 
 def demonstrations(steps: int = 30, people: int = 2) -> Demonstrations:

@@ -4,9 +4,8 @@ import jax
 import numpy as np
 import pytest
 
-from irleed.data.conditioning import Conditioning, measured
+from irleed.data.conditioning import Conditioning, Ranges, measured
 from irleed.data.lazy import InMemory, LazyRows
-from irleed.data.ranges import Ranges
 from irleed.errors import SpaceError
 
 ORDINARY = np.random.default_rng(0).normal(size=(400, 3))

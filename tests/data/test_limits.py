@@ -192,3 +192,17 @@ def test_the_memory_of_a_process_stays_bounded(tmp_path):
     found = subprocess.run([sys.executable, "-c", BOMBS, *paths], capture_output=True, text=True, check=True)
     assert len(paths) == 3 and max(os.path.getsize(path) for path in paths) < 1_000_000
     assert float(found.stdout) < 400
+
+
+def test_text_of_characters_that_do_not_exist_is_refused(tmp_path):
+    """Python cannot make text of it, and says so with a SystemError."""
+    path = archive(tmp_path / "data.npz", {"names.npy": npy(np.array([0x110000], "<u4").view("<U1"))})
+    assert "names: got no readable array (characters that are none)" in refusal(path)
+
+
+def test_what_a_parquet_file_says_of_its_columns_counts(tmp_path):
+    """Three bytes are enough to describe one, and Arrow takes hundreds for it."""
+    empty = pa.table({str(number): pa.array([], pa.int8()) for number in range(1000)})
+    pq.write_table(empty, tmp_path / "data.parquet", compression="none", store_schema=False)
+    assert "bytes in memory from" in refusal(tmp_path / "data.parquet")
+    assert "got 0 rows" in refusal(tmp_path / "data.parquet", ReadOptions(expansion=1000.0))

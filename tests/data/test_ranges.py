@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from irleed.data import lazy
+from irleed.data.conditioning import Ranges
 from irleed.data.lazy import InMemory, LazyRows
-from irleed.data.ranges import Ranges
 
 RANDOM = np.random.default_rng(0)
 NORMAL = RANDOM.normal(size=(500, 2))

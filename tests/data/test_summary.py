@@ -170,3 +170,12 @@ def test_data_that_stay_on_disk_have_the_same_summary(monkeypatch):
     whole, chunked = summarise(data), summarise(lazily)
     assert chunked["repeated"] == whole["repeated"] | {"compared": "actions, first and last observations"}
     assert {k: v for k, v in chunked.items() if k != "repeated"} == {k: v for k, v in whole.items() if k != "repeated"}
+
+
+def test_whole_actions_as_far_apart_as_there_are_have_histograms():
+    """Their difference is no number of 64 bits."""
+    ends = np.iinfo(np.int64)
+    actions = [[[ends.min], [ends.max]], [[ends.max - 1], [ends.max]]]
+    for action in actions:
+        summary = summarise(Demonstrations.from_episodes([walk(0, action)]))
+        assert sum(summary["action"]["histograms"][0]["counts"]) == 2

@@ -19,8 +19,7 @@ from scipy.special import log_softmax
 from irleed import load_policy
 from irleed._io import files as _files
 from irleed.cli import main
-from irleed.data.conditioning import FIELDS, Conditioning
-from irleed.data.ranges import Ranges
+from irleed.data.conditioning import FIELDS, Conditioning, Ranges
 from irleed.data.transitions import Inputs
 from irleed.errors import ConfigError, DataError, IrleedError
 from irleed.export import ACTIVATED, POLICY, description, export

@@ -1,4 +1,4 @@
-"""The report as a file: its structure, and what it says. See test_reading.py and test_browser.py for the rest."""
+"""The report as a file: its structure, and what it says. See test_reader.py and test_browser.py for the rest."""
 
 import dataclasses
 import json
@@ -13,7 +13,7 @@ import tyro
 from irleed.cli import main
 from irleed.cli.fit import FitCommand
 from irleed.errors import ConfigError, DataError
-from irleed.report import compare, episodes, expertise, facts, maps, returns
+from irleed.report import compare, differences, episodes, expertise, facts, returns
 from irleed.report.page import page, report
 from irleed.runs.kinds import EpisodeSkill, Estimate, FitRun, Person
 from irleed.runs.reader import read_run
@@ -309,7 +309,6 @@ def test_the_command_makes_the_same_run(runs):
         again = tyro.cli(FitCommand, args=words[2:])
         for setting in facts.USUAL:
             part = again.reading if setting in ("demonstrator", "action", "expansion") else again
-            part = again.source if setting in ("mdp", "env", "discount") else part
             wanted = (run.config | run.config["reading"])[setting]
             assert str(getattr(part, setting)) == str(wanted), setting
         assert again.data.name == run.config["data"].rsplit("/")[-1]
@@ -344,7 +343,7 @@ def test_large_grids_are_pictures():
         *(person(name, 1.0, 0.5, 2.0) for name in "abc"), members=None, weights=tuple(bias[0].tolist()),
         bias=tuple(map(tuple, bias.tolist())), grid=(300, 300),
     )  # fmt: skip
-    shown = "".join(maps.contents(run))
+    shown = "".join(differences.maps(run))
     assert shown.count("<img") == 4 and len(shown) < 2e6
 
 

@@ -36,6 +36,11 @@ def test_a_run_that_went_on_has_each_step_once(copy):
         ("departures.json", {"people.0.who": 99}, "do not fit together"),
         ("departures.json", {"people.0.situations.0.frame": "javascript:alert(1)"}, "a PNG picture"),
         ("departures.json", {"points.who": [0]}, "do not fit together"),
+        ("departures.json", {"points.who": [0] * 10_001}, "at most 100 and 10000 points"),
+        ("departures.json", {"people": [{"who": 0, "situations": []}] * 101}, "lists of at most 100"),
+        ("fit.json", {"files": {"a\0b": "0"}}, "names of files in this folder"),
+        ("fit.json", {"files": {"\ud800": "0"}}, "names of files in this folder"),
+        ("fit.json", {"files": {"x" * 5000: "0"}}, "names of files in this folder"),
         ("data.json", {"returns": 3}, "returns: got 3, expected a list"),
         ("data.json", {"facts.episodes": None}, "episodes"),
     ],
@@ -92,3 +97,12 @@ def test_runs_beside_a_run_have_none_beside_them(copy):
     run = read_run(folder)
     assert isinstance(run, FitRun) and len(run.baselines) == 2
     assert all(not each.baselines for each in run.baselines)
+
+
+def test_an_experiment_without_greedy_returns_has_no_plots(copy, tmp_path):
+    folder = copy("control", "results.json")
+    found = json.loads((folder / "results.json").read_text())
+    rows = [row for row in found["rows"] if row.get("evaluation") != "greedy"]
+    (folder / "results.json").write_text(json.dumps(found | {"rows": rows}))
+    write([folder], tmp_path / "report.html")
+    assert "By greedy actions" in (tmp_path / "report.html").read_text()

@@ -12,8 +12,8 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from irleed._io import files as _files
-from irleed.errors import ConfigError
-from irleed.runs.checkpoint import Checkpointer, Stopped
+from irleed.errors import ConfigError, DataError
+from irleed.runs.checkpoint import FORMAT, VERSION, Checkpointer, Stopped
 from irleed.runs.logging import LIBRARIES, History, TensorBoard, library
 
 TOTAL = 5
@@ -238,3 +238,52 @@ def test_a_log_whose_library_is_missing_is_refused_by_the_name_of_the_extra(monk
         monkeypatch.setitem(sys.modules, name, None)
         with pytest.raises(ConfigError, match=f"--log {log}: got .*, expected {name}; install it with irleed.log."):
             library(log)
+
+
+@pytest.mark.parametrize("name,value", [("step", "2"), ("step", -1), ("step", 1.5), ("step", 10**30), ("step", None),
+                                        ("seconds", "1"), ("seconds", -1.0), ("seconds", float("nan"))])  # fmt: skip
+def test_headers_with_right_checksums_may_be_forged(tmp_path, name, value):
+    kept(tmp_path)
+    path = tmp_path / "checkpoints" / "000000002.safetensors"
+    arrays = load_file(path)
+    header = {"format": FORMAT, "version": VERSION, "fingerprint": "mine", "step": 2, "seconds": 1.0, name: value}
+    signed = json.dumps({**header, "checksum": _files.digest(header, arrays)})
+    save_file(arrays, path, metadata={"irleed": signed})
+    told = []
+    assert checkpointer(tmp_path, warn=told.append).restore(state())[1] == 1
+    assert "its header is none of a checkpoint" in told[0]
+
+
+def test_headers_without_end_are_damaged(tmp_path):
+    kept(tmp_path)
+    path = tmp_path / "checkpoints" / "000000002.safetensors"
+    save_file(load_file(path), path, metadata={"irleed": "[" * 200_000})
+    assert checkpointer(tmp_path, warn=lambda text: None).restore(state())[1] == 1
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes here")
+@pytest.mark.parametrize("kind", ["pipe", "folder", "link"])
+def test_what_is_no_file_is_passed_over(tmp_path, kind):
+    """A pipe would be waited for, and a link may lead anywhere."""
+    kept(tmp_path)
+    path = tmp_path / "checkpoints" / "000000002.safetensors"
+    path.rename(tmp_path / "elsewhere")
+    {"pipe": os.mkfifo, "folder": os.mkdir, "link": lambda at: os.symlink(tmp_path / "elsewhere", at)}[kind](path)
+    assert checkpointer(tmp_path, warn=lambda text: None).restore(state())[1] == 1
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes here")
+def test_a_history_that_is_no_file_is_refused(tmp_path):
+    os.mkfifo(tmp_path / "history.jsonl")
+    with pytest.raises(DataError, match="device or pipe"):
+        History(tmp_path / "history.jsonl").begin(0)
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "history.jsonl").symlink_to(tmp_path / "new")
+    with pytest.raises(DataError, match="out of its folder"):
+        History(tmp_path / "run" / "history.jsonl").begin(0)
+    assert not (tmp_path / "new").exists()
+    (tmp_path / "deep.jsonl").write_text("[" * 200_000 + "\n")
+    history = History(tmp_path / "deep.jsonl")
+    history.begin(0)
+    history.close()
+    assert (tmp_path / "deep.jsonl").read_text() == ""

@@ -315,3 +315,36 @@ def test_a_part_whose_arrays_claim_what_cannot_be_is_refused(tmp_path, shape):
     with zipfile.ZipFile(tmp_path / "a.npz", "w") as archive:
         archive.writestr("greedy.npy", b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header + bytes(24))
     refused(tmp_path / "a.npz", FINGERPRINT)
+
+
+@pytest.mark.parametrize("name", ["checkpoints", "history.jsonl", "tensorboard", "wandb", "baselines", "baselines/iq"])
+def test_a_run_with_links_that_lead_out_of_it_is_not_gone_on_with(tmp_path, name):
+    """Files elsewhere would be written, and removed as checkpoints of before."""
+    folder, outside = tmp_path / "run", tmp_path / "outside"
+    with open_run(folder, {}, "data", resume=False):
+        pass
+    outside.mkdir()
+    (folder / name).parent.mkdir(exist_ok=True)
+    (folder / name).symlink_to(outside / "new" if name == "history.jsonl" else outside)
+    with (
+        pytest.raises(DataError, match="a link that leads out of its folder"),
+        open_run(folder, {}, "data", resume=True),
+    ):
+        pass
+    assert not list(outside.iterdir())
+
+
+def test_a_link_within_a_run_is_no_reason_to_refuse_it(tmp_path):
+    with open_run(tmp_path / "run", {}, "data", resume=False):
+        pass
+    (tmp_path / "run" / "elsewhere").mkdir()
+    (tmp_path / "run" / "checkpoints").symlink_to("elsewhere")
+    (tmp_path / "link").symlink_to("run")
+    with open_run(tmp_path / "link", {}, "data", resume=True):
+        pass
+
+
+def test_a_part_that_is_compressed_is_refused(part):
+    """Parts are written as they are: one that is not could become any size."""
+    np.savez_compressed(part, **dict(np.load(part)), zeros=np.zeros(1 << 20))
+    assert "entries that are compressed" in refused(part, FINGERPRINT)

@@ -6,9 +6,11 @@ process holds it.
 """
 
 import contextlib
+import errno
 import json
 import os
 import platform
+import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
@@ -22,7 +24,8 @@ except ImportError:  # Windows
 
 LOCK = ".irleed-lock"
 MOST = 1000  # bytes of a lock file
-NO_LINK = getattr(os, "O_NOFOLLOW", 0)  # a link in somebody else's folder could lead to any file of the user's
+# A link in somebody else's folder could lead to any file of the user's, and reading a pipe might never end.
+NO_LINK = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 
 
 @contextlib.contextmanager
@@ -50,6 +53,8 @@ def _taken(path: Path, where: str) -> tuple[int, bool]:
             except FileNotFoundError:  # its process has just ended
                 continue
         try:
+            if not stat.S_ISREG(os.fstat(handle).st_mode):
+                raise OSError(errno.EINVAL, f"a pipe or device in place of the lock file {path.name}")
             free, holder = _flock(handle), {} if new else _read(handle)
             taken = new if free is None else free
             if taken and _is(handle, path):

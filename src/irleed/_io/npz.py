@@ -34,6 +34,7 @@ CORRUPT = (
 
 METHODS = {zipfile.ZIP_STORED: "stored", zipfile.ZIP_DEFLATED: "deflated"}  # as NumPy writes entries
 LOCAL = struct.Struct("<6x2H4x3I4x")  # a local header: flags, method, checksum, both sizes
+MOST_CHARACTER = 0x10FFFF  # the last one of Unicode
 SMALL = 1 << 12  # bytes of `format` and `version`, which are read before anything else
 HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 
@@ -236,6 +237,8 @@ def _values(stream: Any, size: int) -> np.ndarray:
             raise EOFError(f"{len(room)} bytes are missing")
         room[: len(content)] = content
         room = room[len(content) :]
+    if dtype.kind == "U" and values.size and np.any(values.view(np.uint32) > MOST_CHARACTER):
+        raise ValueError("characters that are none")  # of which Python can make no text
     return values.reshape(shape, order="F" if by_column else "C")
 
 

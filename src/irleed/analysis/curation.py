@@ -29,6 +29,7 @@ from irleed._typing import Bool, Float, Int
 from irleed.data import Demonstrations, ReadOptions, load, save
 from irleed.data.formats import imitation, lerobot, minari, robomimic
 from irleed.data.lazy import CHUNK
+from irleed.data.limits import EXPANSION
 from irleed.errors import ConfigError, DataError, SpaceError
 from irleed.fit.result import Fit
 from irleed.policies.base import Policy
@@ -54,8 +55,12 @@ class Assessment(eqx.Module):
     episode_skill: Float[np.ndarray, " E"] | None = None  # of the episodes of the data
 
     @classmethod
-    def of(cls, run: Fit | str | Path) -> "Assessment":
-        """From a fit, or from the folder of one; anything else is refused in one line."""
+    def of(cls, run: Fit | str | Path, expansion: float = EXPANSION) -> "Assessment":
+        """From a fit, or from the folder of one; anything else is refused in one line.
+
+        The data of a folder are to be read with this `expansion`: a run, which may be somebody's, does not raise the
+        limit of memory.
+        """
         if isinstance(run, Fit):
             found, data = run.expertise, run.origin.data
             reading = ReadOptions(**run.origin.given["reading"])
@@ -72,7 +77,8 @@ class Assessment(eqx.Module):
         skills = [person.skill.value for person in kept.people if person.skill is not None]
         skill = np.array(skills, float) if kept.by_skill else None
         episodes = np.array([each.value for each in kept.episodes], float) if kept.episodes else None
-        return cls(kept.policy, names, precision, bias, kept.reading, kept.fingerprint, skill, episodes)
+        reading = dataclasses.replace(kept.reading, expansion=expansion)
+        return cls(kept.policy, names, precision, bias, reading, kept.fingerprint, skill, episodes)
 
 
 class Curation(eqx.Module):
@@ -136,6 +142,7 @@ def curate(
     frames: str | Path | None = None,
     share: float = 0.5,
     other_data: bool = False,
+    expansion: float = EXPANSION,
     allow_few: bool = False,
 ) -> Curation:
     """Weigh episodes by what a fit says of them, and write weights or a filtered copy; the source stays as it is.
@@ -150,9 +157,10 @@ def curate(
     - `frames`: of a LeRobot folder, also write a new Parquet file with the `index` and the `weight` of every frame.
     - `share`: episodes of most weight are kept until they have this share of all transitions.
     - `other_data`: weigh data that the run was not fitted to: new episodes of the same demonstrators.
+    - `expansion`: how many times its own size a file may take in memory, see `irleed.data.ReadOptions`.
     - `allow_few`: accept weights that rest on a few episodes, see `weigh`.
     """
-    known = Assessment.of(run)
+    known = Assessment.of(run, expansion)
     loaded = data if isinstance(data, Demonstrations) else load(data, known.reading)
     found = weigh(loaded, known, share, other_data=other_data, allow_few=allow_few)
     source = None if isinstance(data, Demonstrations) else Path(data)

@@ -117,10 +117,9 @@ def in_gauge(precision: list[float]) -> np.ndarray:
 
 def _expertise(expertise: Expertise, truth: dict[str, Any], earned: tuple[ReturnEstimate, ...]) -> Table:
     """IRLEED's estimates in the order of the ranking, beside the truth."""
-    caption = (
-        "90 % intervals; skill 1: as the others would act, 0: random; precision 1: the average; true bias: its scale"
-    )
-    skill = None if expertise.skill is None else (expertise.skill, expertise.skill_low, expertise.skill_high)
+    caption = "90 % intervals; precision 1 is the average; true bias: its scale"
+    caption += "\nskill 1 is what the others would do, 0 as good as random" if expertise.skill is not None else ""
+    skill = expertise.skill_and_ends
     headings = ("demonstrator", "precision", "true\nprecision", "bias", "true\nbias", "mean\nreturn")
     headings = headings if skill is None else (headings[0], "skill", *headings[1:])
     table = _table("Each demonstrator's skill, by IRLEED", caption, headings)

@@ -14,6 +14,7 @@ from rich.table import Table
 from irleed._io.text import cell, say
 from irleed.analysis.curation import Curation, curate
 from irleed.cli.fit import returns_table
+from irleed.data.limits import EXPANSION
 from irleed.export import export
 from irleed.fit.evaluate import EPISODES, evaluate
 from irleed.report.page import report
@@ -93,6 +94,8 @@ class CurateCommand:
     """Episodes of most weight are kept until they have this share of all transitions."""
     other_data: bool = False
     """Weigh data that the run was not fitted to: new episodes of the same demonstrators."""
+    expansion: float = EXPANSION
+    """How many times its own size a file of the data may take in memory, as in `irleed fit`."""
     allow_few: bool = False
     """Accept weights whose effective sample size is below 10 and below a tenth of the episodes."""
     json: bool = False
@@ -100,14 +103,8 @@ class CurateCommand:
 
     def run(self, console: Console) -> None:
         """Weigh, write what was asked for, and print."""
-        settings = {
-            "out": self.out,
-            "frames": self.frames,
-            "share": self.share,
-            "other_data": self.other_data,
-            "allow_few": self.allow_few,
-        }
-        found = curate(self.data, self.run_folder, **settings)
+        names = ("out", "frames", "share", "other_data", "expansion", "allow_few")
+        found = curate(self.data, self.run_folder, **{name: getattr(self, name) for name in names})
         if self.json:
             size = found.effective_episodes
             print(json.dumps({"effective_episodes": size, "episodes": found.rows()}, indent=1))

@@ -45,9 +45,8 @@ from irleed.report.compare import METHODS
 from irleed.report.page import report
 from irleed.rollout import AbstractBackend, DeviceBackend, HostBackend
 from irleed.runs.checkpoint import Checkpointer, stoppable
-from irleed.runs.directory import fingerprint, open_run, plain
+from irleed.runs.directory import BASELINES, fingerprint, open_run, plain
 from irleed.runs.logging import logs_of, progress_bar
-from irleed.runs.reader import BASELINES
 
 Data = Demonstrations | str | Path
 PLANNERS: dict[str, AbstractPlanner] = {"soft": Soft(), "averaged": Averaged()}

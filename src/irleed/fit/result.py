@@ -19,9 +19,9 @@ from irleed.report import figures
 from irleed.report.markup import join, listing, paragraph
 from irleed.report.page import page, report
 from irleed.rollout.evaluation import ReturnEstimate
-from irleed.runs.directory import ANSWER, POLICY, fingerprint, open_run, plain
+from irleed.runs.directory import ANSWER, BASELINES, POLICY, fingerprint, open_run, plain
 from irleed.runs.kinds import FitRun
-from irleed.runs.reader import BASELINES, read_run
+from irleed.runs.reader import read_run
 
 MOST_MAPS = 8
 READ = (POLICY, "data.json", "departures.json", "history.jsonl", "film.json", "film.webp", "film.png")
@@ -138,9 +138,7 @@ def write(folder: Path, found: Fit) -> None:
     found.policy.save(folder / POLICY)
     names, expertise = found.expertise.names, found.expertise
     precision = expertise.precision, expertise.precision_low, expertise.precision_high
-    skill = expertise.skill, expertise.skill_low, expertise.skill_high
-    known = None if any(each is None for each in skill) else cast(figures.Bars, skill)
-    figures.save(figures.expertise_bars(names, *precision, known), folder / "expertise")
+    figures.save(figures.expertise_bars(names, *precision, expertise.skill_and_ends), folder / "expertise")
     if found.bias is not None:
         answer["bias"] = np.asarray(found.bias).tolist()
     if origin.grid is not None and found.bias is not None and np.prod(origin.grid) == found.bias.shape[1]:

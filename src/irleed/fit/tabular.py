@@ -15,8 +15,8 @@ from irleed.algorithms.tabular.planning import Soft, optimal_q_values
 from irleed.algorithms.tabular.posterior import Judgement
 from irleed.algorithms.tabular.visitation import Statistics, expected_return, tabulate
 from irleed.algorithms.training import Progress, run
-from irleed.data.cautions import few
 from irleed.data.demonstrations import Demonstrations
+from irleed.data.summary import few
 from irleed.envs.mdp import FiniteMDP
 from irleed.fit.defaults import tabular_algorithm
 from irleed.fit.result import Fit, Origin

@@ -12,10 +12,10 @@ import numpy as np
 from irleed._typing import Int, Shaped
 from irleed.algorithms.agent import AbstractAgent
 from irleed.algorithms.base import AbstractOffline
-from irleed.data import cautions, lazy
-from irleed.data.conditioning import Conditioning
+from irleed.data import lazy
+from irleed.data import summary as cautions
+from irleed.data.conditioning import Conditioning, Ranges
 from irleed.data.demonstrations import Demonstrations
-from irleed.data.ranges import Ranges
 from irleed.data.transitions import are_choices
 from irleed.envs.step import Actions, Bounds
 from irleed.errors import ConfigError, SpaceError

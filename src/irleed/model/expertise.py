@@ -13,8 +13,8 @@ from rich.text import Text
 
 from irleed._io import text as _text
 from irleed._typing import Array, Bool, Float, Int, Scalar
-from irleed.data.cautions import FEW
 from irleed.data.formats.base import library
+from irleed.data.summary import FEW
 
 INTERVAL = 0.9
 HEADINGS = ("demonstrator", "n", "skill", "precision", "bias", "loglik", "weight")
@@ -24,7 +24,7 @@ UNRANKED = "(too few)"
 
 
 class Expertise(eqx.Module):
-    """Who is how good, and in what way: D demonstrators, with 90 % credible intervals.
+    """Skill, precision and bias of D demonstrators, with 90 % credible intervals.
 
     - `precision`: how consistently they choose, in the gauge where the mean of log precision is 0.
     - `bias`: how far their idea of the reward is off: the size of their bias relative to that of the shared weights;
@@ -62,6 +62,13 @@ class Expertise(eqx.Module):
     def ranked(self) -> Bool[np.ndarray, " D"]:
         """Who can be compared with others: at least 10 transitions, or an interval that counts how few they are."""
         return (np.asarray(self.transitions) >= FEW) | ~np.isnan(np.asarray(self.precision_low))
+
+    @property
+    def skill_and_ends(self) -> tuple[Float[Array, " D"], Float[Array, " D"], Float[Array, " D"]] | None:
+        """Skill and the two ends of its intervals, where it is estimated."""
+        if self.skill is None or self.skill_low is None or self.skill_high is None:
+            return None
+        return self.skill, self.skill_low, self.skill_high
 
     def without_few(self) -> "Expertise":
         """The same without intervals of those with fewer than 10 transitions: not estimated."""
@@ -129,9 +136,8 @@ class Expertise(eqx.Module):
 
     def _skill(self, i: int) -> tuple[str, ...]:
         """The cell of skill, if it is estimated."""
-        if self.skill is None or self.skill_low is None or self.skill_high is None:
-            return ()
-        return (_interval(self.skill[i], self.skill_low[i], self.skill_high[i]),)
+        found = self.skill_and_ends
+        return () if found is None else (_interval(*(each[i] for each in found)),)
 
     def _rows(self, limit: int) -> list[tuple[str, ...]]:
         """The cells of a table, the most precise first; of many, a last row says how many are left out."""

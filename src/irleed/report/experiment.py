@@ -67,6 +67,8 @@ def _panels(rows: list[Row], settings: list[str]) -> list[Safe]:
     for setting in settings:
         own = [row for row in _greedy(rows) if _setting(row) == setting]
         greedy = [(_estimate(row), 0 if row.name.startswith("IRLEED") else 1) for row in own]
+        if not greedy:
+            continue
         greedy.sort(key=lambda pair: -pair[0].value)
         label = f"{setting}: {axis}, with 95 % interval, best first: {listed([e.name for e, _ in greedy], 12)}"
         drawn = svg.forest(greedy, label=label, axis=axis, references=[1.0] if relative else ())

@@ -16,7 +16,7 @@ from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 from matplotlib.patches import Rectangle
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+from matplotlib.ticker import EngFormatter, FuncFormatter, LogLocator, NullFormatter
 
 from irleed._io.files import beside
 from irleed._io.text import escaped, shortened
@@ -314,3 +314,31 @@ def _colour_map():
 
 def _number(value: float) -> str:
     return "∞" if math.isinf(value) else f"{value:g}"
+
+
+Line = tuple[Float[np.ndarray, " M"], Float[np.ndarray, " M"]]
+
+
+@styled
+def learning_curves(
+    steps: Float[np.ndarray, " T"], panels: Mapping[str, Mapping[str, Curve]], beside: Mapping[str, Mapping[str, Line]]
+) -> Figure:
+    """Curves by panel and name; those of somebody else `beside` them, steps and values each, are dotted."""
+    columns = min(len(panels), 2)
+    rows = -(-len(panels) // columns)
+    figure = Figure(figsize=(PAGE, 0.4 + 2.1 * rows), layout="constrained")
+    every = figure.subplots(rows, columns, sharey=True, squeeze=False).ravel()
+    for axes, (title, curves) in zip(every, panels.items(), strict=False):
+        for place, (name, curve) in enumerate(curves.items()):
+            colour = COLOURS[place % len(COLOURS)]
+            axes.fill_between(steps, curve.low, curve.high, color=colour, alpha=0.2, linewidth=0)
+            axes.plot(steps, curve.mean, color=colour, label=name)
+            if name in beside.get(title, {}):
+                axes.plot(*beside[title][name], ":", color=colour, linewidth=0.9, label=f"{name}, the paper")
+        axes.set(title=title, xlabel="steps", ylabel="return", xlim=(0, float(np.max(steps))))
+        axes.xaxis.set_major_formatter(EngFormatter(sep=""))
+        axes.spines[["top", "right"]].set_visible(False)
+    for axes in every[len(panels) :]:
+        axes.set_visible(False)
+    figure.legend(*every[0].get_legend_handles_labels(), frameon=False, loc="outside right upper")
+    return figure

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from irleed._io.files import beside
 from irleed.errors import ConfigError
-from irleed.report import compare, curves, departures, experiment, expertise, facts, maps, returns
+from irleed.report import compare, differences, experiment, expertise, facts, returns
 from irleed.report.markup import Safe, counted, element, join, listed, listing, number, paragraph, part
 from irleed.runs.directory import REPORT
 from irleed.runs.kinds import ExperimentRun, FitRun, Run
@@ -87,14 +87,14 @@ def _parts(run: Run, level: int, key: str, runs: int) -> list[Safe]:
     """The sections of one run among so many, which share the room for pictures."""
     if isinstance(run, ExperimentRun):
         return [_short(run, level, key), *experiment.sections(run, level, key)]
-    where = departures.contents(run, key, runs) if run.networks else maps.contents(run, runs)
+    where = differences.departures(run, key, runs) if run.networks else differences.maps(run, runs)
     return [
         _short(run, level, key),
         returns.section(run, level, f"{key}-returns", returns.MOST_FILM // runs),
         *([compare.beside(run, level, f"{key}-beside")] if run.baselines or run.unfinished else []),
         expertise.section(run, level, f"{key}-who"),
         *([part(level, "Where they differ", f"{key}-where", *where)] if where else []),
-        curves.section(run, level, f"{key}-curve"),
+        returns.learning(run, level, f"{key}-curve"),
         facts.section(run, level, f"{key}-data"),
     ]
 

@@ -1,4 +1,4 @@
-"""The policy: returns of the policy beside those of every demonstrator."""
+"""The policy: its returns beside those of every demonstrator, and its learning curve."""
 
 from irleed._io.text import name
 from irleed.report import svg
@@ -6,6 +6,7 @@ from irleed.report.markup import Safe, counted, element, figure, interval, liste
 from irleed.runs.kinds import Estimate, FitRun
 
 MOST_DRAWN, MOST_ROWS = 40, 500
+MOST_POINTS, ROWS_OF_CURVE = 400, 40
 MOST_FILM = 1_000_000  # characters of films on a page
 
 
@@ -121,3 +122,31 @@ def _computed(tried: list[Estimate], shown: list[Estimate]) -> list[str]:
         f"Both are {verdicts[0]}" if verdicts[0] == verdicts[1] else "The first is {}, the second {}".format(*verdicts)
     )
     return [f"{said} {which} what the best demonstrator, {best.name}, earned: {interval(best)}.", how]
+
+
+def learning(run: FitRun, level: int, key: str) -> Safe:
+    """The curve, or why there is none."""
+    title, took = "Training", f"{counted(run.steps, 'step')} in {number(run.seconds)} s."
+    if len(run.history) < 2:
+        return part(level, title, key, paragraph(f"{took} The run has no learning curve."))
+    measure = run.measure.replace("_", " ")
+    points = _thinned(run.history, MOST_POINTS)
+    label = (
+        f"{measure} from {number(points[0][1])} at step {number(points[0][0])} to {number(points[-1][1])} at the end"
+    )
+    drawn = svg.line(points, label=label, across="step", up=measure)
+    values = table(
+        f"{measure} by step",
+        ["step", measure],
+        [(int(x), y) for x, y in _thinned(points, ROWS_OF_CURVE)],
+        sortable=False,
+    )
+    of = ", the mean over members" if run.networks else ""
+    return part(level, title, key, paragraph(took), figure(f"{measure.capitalize()}{of}.", drawn, values))
+
+
+def _thinned(points: tuple[tuple[float, float], ...], most: int) -> tuple[tuple[float, float], ...]:
+    """So many at most, evenly spread, the first and the last with them."""
+    if len(points) <= most:
+        return points
+    return tuple(points[round(n * (len(points) - 1) / (most - 1))] for n in range(most))

@@ -7,6 +7,7 @@ killed at any moment.
 
 import contextlib
 import json
+import math
 import shutil
 import signal
 import threading
@@ -28,6 +29,7 @@ from irleed.errors import ConfigError
 
 FORMAT, VERSION = "irleed-checkpoint", 1
 FOLDER, SUFFIX = "checkpoints", ".safetensors"
+MOST_STEPS = 1 << 53
 EVERY = 10.0  # seconds between checkpoints, at least
 SHARE = 0.01  # of the time that they may take: where one takes longer, there are fewer
 
@@ -220,11 +222,13 @@ def write(path: Path, state: Any, header: Mapping[str, object]) -> None:
 
 def read(path: Path, template: Any, fingerprint: str) -> tuple[Any, dict[str, Any]]:
     """State and header of what `write` wrote. A `ValueError`: it is damaged. Another run's is a `ConfigError`."""
+    if path.is_symlink() or not path.is_file():  # a pipe would be waited for
+        raise ValueError("a link, folder, device or pipe")
     try:
         with safe_open(str(path), framework="numpy") as file:
             header = dict(json.loads((file.metadata() or {})["irleed"]))
             arrays: dict[str, np.ndarray] = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
+    except (OSError, SafetensorError, KeyError, TypeError, ValueError, RecursionError) as error:
         raise ValueError(f"cannot be read ({' '.join(str(error).split())})") from error
     if header.get("format") == FORMAT and isinstance(header.get("version"), int) and header["version"] > VERSION:
         got, remedy = f"version {header['version']}", "install a newer irleed to go on with this run"
@@ -232,6 +236,8 @@ def read(path: Path, template: Any, fingerprint: str) -> tuple[Any, dict[str, An
     checksum = header.pop("checksum", None)
     if header.get("format") != FORMAT or checksum != digest(header, arrays):
         raise ValueError("its checksum is wrong")
+    if not _is_sound(header):
+        raise ValueError("its header is none of a checkpoint")
     wanted = dict(_leaves(template))
     differ = [] if header["fingerprint"] == fingerprint else ["fingerprint"]
     differ += [name for name in {*wanted, *arrays} if _kind(wanted.get(name)) != _kind(arrays.get(name))]
@@ -241,6 +247,14 @@ def read(path: Path, template: Any, fingerprint: str) -> tuple[Any, dict[str, An
         raise ConfigError(str(path), got=got, expected="a checkpoint of this run", remedy=remedy)
     leaves = [_restored(arrays[name], leaf) for name, leaf in wanted.items()]
     return jax.tree.unflatten(jax.tree.structure(template), leaves), header
+
+
+def _is_sound(header: Mapping[str, Any]) -> bool:
+    """Whether the header says of which run it is, and how far that had come."""
+    step, seconds = header.get("step"), header.get("seconds")
+    counted = type(step) is int and 0 <= step <= MOST_STEPS
+    timed = isinstance(seconds, int | float) and 0 <= seconds < math.inf
+    return counted and timed and "fingerprint" in header
 
 
 def _leaves(state: Any) -> list[tuple[str, Any]]:

@@ -20,16 +20,18 @@ from irleed._io.files import beside, digest, sweep, temporary, write_signed, wri
 from irleed._io.lock import LOCK, locked
 from irleed._io.npz import CORRUPT
 from irleed.data.demonstrations import Demonstrations
+from irleed.data.formats.base import inside
 from irleed.errors import ConfigError
 from irleed.runs.checkpoint import FOLDER
 from irleed.runs.fields import read_json, refuse
 
 RUN, FORMAT, VERSION = "run.json", "irleed-run", 1
+BASELINES = "baselines"  # the folder inside a run that has those of other methods
 ANSWER, POLICY, REPORT = "fit.json", "policy.safetensors", "report.html"
 # What a run writes besides; in a folder that is not a run, files of these names are somebody's.
 WRITTEN = (
     "data.json", "departures.json", "history.jsonl", "film.json", "film.webp", "film.png", "expertise.png",
-    "expertise.pdf", "maps.png", "maps.pdf", "baselines", "tensorboard", FOLDER, ANSWER, POLICY, REPORT,
+    "expertise.pdf", "maps.png", "maps.pdf", BASELINES, "tensorboard", FOLDER, ANSWER, POLICY, REPORT,
 )  # fmt: skip
 COLUMNS = ("obs", "row", "action", "terminated", "truncated", "demonstrator", "episode", "reward")
 
@@ -89,6 +91,8 @@ def kept(path: Path, fingerprint: Mapping[str, object]) -> dict[str, np.ndarray]
         return None
     try:
         with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
+            if sum(entry.file_size for entry in file.zip.infolist()) > path.stat().st_size:
+                raise ValueError("entries that are compressed, or lie over each other")
             arrays = dict(file)
         found = dict(json.loads(str(arrays.pop("fingerprint"))))
         written = arrays.pop("digest", None)  # older ones have none
@@ -110,6 +114,7 @@ def open_run(folder: str | Path, config: Mapping[str, object], data: str, *, res
     """
     folder = Path(folder)
     _check_place(folder, resume)
+    _check_links(folder)
     prepare(folder)
     with contextlib.ExitStack() as stack:
         with writing(folder):
@@ -131,6 +136,14 @@ def _check_place(folder: Path, resume: bool) -> None:
         got, expected = f"{', '.join(odd[:5])}, and no {RUN}", "a run, or an empty folder"
         remedy = "copy it again, or choose another --out"
         raise ConfigError(f"run {folder}", got=got, expected=expected, remedy=remedy)
+
+
+def _check_links(folder: Path) -> None:
+    """Refuse a run with links that lead out of it: what a run writes, or removes, would be somebody's."""
+    with writing(folder):
+        within = (folder / BASELINES).iterdir() if (folder / BASELINES).is_dir() else ()
+        for path in (*(folder / name for name in (RUN, "wandb", *WRITTEN)), *within):
+            inside(folder, path)
 
 
 def _continued(folder: Path, config: Mapping[str, object], data: str, resume: bool) -> OpenRun:

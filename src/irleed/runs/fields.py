@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 
 from irleed._io.files import CHECKSUM, is_damaged
 from irleed._io.text import distinct, one_line, shortened
-from irleed.data.formats.folders import inside
+from irleed.data.formats.base import inside
 from irleed.errors import DataError
 
 LARGEST = 1e150  # beyond, squares are infinite

@@ -19,6 +19,7 @@ from rich.text import Text
 from irleed._io.files import beside
 from irleed.errors import ConfigError
 from irleed.runs.checkpoint import Log
+from irleed.runs.fields import MOST_BYTES, content
 
 SECONDS_BETWEEN_LINES = 10.0  # of progress, where it is no bar
 LIBRARIES = {"tensorboard": "tensorboardX", "wandb": "wandb"}  # by what they are called on the command line
@@ -33,8 +34,8 @@ class History:
 
     def begin(self, done: int) -> None:
         """Keep the lines up to this step; what comes after them will be told again."""
-        if self._path.exists():
-            lines = self._path.read_text(encoding="utf-8", errors="replace").splitlines()
+        if os.path.lexists(self._path):
+            lines = content(self._path, MOST_BYTES).decode("utf-8", "replace").splitlines()
             with beside(self._path) as file:
                 file.writelines(f"{line}\n".encode() for line in lines if 0 < _step(line) <= done)
         self._file = self._path.open("a", encoding="utf-8")
@@ -138,7 +139,7 @@ def _step(line: str) -> int:
     try:
         found = json.loads(line)
         return found["step"] if isinstance(found["step"], int) else -1
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return -1
 
 

@@ -2,24 +2,26 @@
 
 import base64
 import math
+import re
 from dataclasses import replace
 from pathlib import Path
 
 from irleed._io.files import file_digest
 from irleed._io.text import name
 from irleed.data import ReadOptions
-from irleed.data.formats.folders import inside
+from irleed.data.formats.base import inside
 from irleed.data.limits import EXPANSION
-from irleed.runs.directory import ANSWER, POLICY
+from irleed.runs.directory import ANSWER, BASELINES, POLICY
 from irleed.runs.fields import Fields, content, read_json, read_lines, refuse
 from irleed.runs.kinds import Departures, EpisodeSkill, Estimate, ExperimentRun, Film, FitRun, Person, Run, Situation
 from irleed.runs.results import RESULTS, read_results
 
 VERSION = 1  # the newest format of every file that is known here
 MOST_BYTES = 600_000  # of a picture of a film
+PLAIN = re.compile(r"[\w.-]{1,200}", re.ASCII)  # names of files that runs and exports consist of
 MOST_SUMMED = 1 << 32  # bytes of a file whose checksum is compared
+MOST_LISTED, MOST_POINTS = 100, 10_000  # situations, and demonstrators with such, and points of the projection
 MOST_FRAME = 10_000_000  # characters of a picture of a situation
-BASELINES = "baselines"  # the folder inside a run that has those of other methods
 WRITE_AGAIN = "copy the run again, or write it again: the same command with --resume does"
 MAKE = "name a folder made by `irleed fit DATA --out FOLDER` or `irleed experiment NAME --out FOLDER`"
 
@@ -79,7 +81,7 @@ def check_files(folder: Path, described: Fields) -> None:
     sums = described.inner("files").plain() if "files" in described else {}
     for file, expected in sums.items():
         path = folder / file
-        if path.parent != folder or not isinstance(expected, str):
+        if not PLAIN.fullmatch(file) or path.parent != folder or not isinstance(expected, str):
             refuse(f"{described.where}, files", repr(file), "names of files in this folder, each with its SHA-256")
         if not inside(folder, path).is_file():
             refuse(str(folder), f"no {file} in it", "a whole run directory", WRITE_AGAIN)
@@ -237,6 +239,10 @@ def _departures(folder: Path, people: int) -> Departures | None:
         (person.whole("who"), tuple(map(_situation, person.inners("situations")))) for person in found.inners("people")
     ]
     numbers = [*who, *(number for number, _ in listed)]
+    longest = max([len(listed), *(len(own) for _, own in listed)])
+    if longest > MOST_LISTED or len(who) > MOST_POINTS:  # each demonstrator is a drawing with all points
+        got = f"a list of {longest} and {len(who)} points"
+        refuse(str(path), got, f"lists of at most {MOST_LISTED} and {MOST_POINTS} points")
     fits = len(mean) == people and len(who) == len(place) == len(departure) and all(len(at) == 2 for at in place)
     if not fits or any(number not in range(people) for number in numbers):
         refuse(str(path), "numbers that do not fit together", "those of the demonstrators in fit.json")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from irleed.algorithms.tabular import laplace
+from irleed.algorithms.tabular import posterior as laplace
 
 SHAPES = [(1, 3), (3, 2), (4, 3)]  # demonstrators, features
 

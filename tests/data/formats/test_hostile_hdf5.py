@@ -11,8 +11,8 @@ import h5py
 import numpy as np
 import pytest
 
-from irleed.data import ReadOptions, load
-from irleed.data.formats import hdf5, hdf5_gate
+from irleed.data import ReadOptions, limits, load
+from irleed.data.formats import hdf5
 from irleed.data.lazy import LazyRows
 from irleed.errors import DataError
 
@@ -120,7 +120,7 @@ def test_files_that_datasets_name_are_not_even_opened(secret):
 
 
 def test_links_within_the_file_are_followed_and_loops_are_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(hdf5_gate, "LOOKUPS", 2000)
+    monkeypatch.setattr(hdf5, "LOOKUPS", 2000)
     with columns(tmp_path / "x.hdf5", without=("observations",)) as file:
         file["deep/values"] = np.arange(18.0).reshape(9, 2)
         file["deep/next"] = h5py.SoftLink("values")
@@ -137,7 +137,7 @@ def test_links_within_the_file_are_followed_and_loops_are_refused(tmp_path, monk
 
 
 def test_groups_that_share_groups_without_end_are_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(hdf5_gate, "LOOKUPS", 2000)
+    monkeypatch.setattr(hdf5, "LOOKUPS", 2000)
     with columns(tmp_path / "x.hdf5") as file:
         group = file.create_group("first")
         for _ in range(28):
@@ -317,3 +317,41 @@ def test_the_gate_is_passed_again_when_a_file_is_opened_again(secret, monkeypatc
     os.mkfifo(secret / "x.hdf5")
     with pytest.raises(DataError, match="no such file"):
         pickle.loads(pickle.dumps(data.obs))[:1]
+
+
+def test_many_entries_cannot_share_a_long_name(tmp_path):
+    """Groups of old versions keep names apart from the entries that they belong to."""
+    path, name = tmp_path / "x.hdf5", b"z" * 50_000
+    with columns(path) as file:
+        group = file.create_group("shared")
+        for number in range(50):
+            group[f"{number:02d}"] = file["actions"]
+        group[name] = file["actions"]
+    content = bytearray(path.read_bytes())
+    nodes = [at for at in range(0, len(content), 8) if content[at : at + 4] == b"SNOD" and content[at + 6] > 4]
+    entries = [at + 8 + 40 * number for at in nodes for number in range(content[at + 6])]  # not the four of the root
+    places = [bytes(content[at : at + 8]) for at in entries]  # of their names
+    for at in entries:
+        content[at : at + 8] = max(places, key=lambda place: int.from_bytes(place, "little"))
+    path.write_bytes(content)
+    assert "names that take more bytes than the file has" in refused(path)
+
+
+def test_long_paths_of_many_entries_are_counted(tmp_path, monkeypatch):
+    """Every entry of a group keeps the name of that group as a part of its own."""
+    monkeypatch.setattr(hdf5, "LOOKUPS", 2000)
+    with columns(tmp_path / "x.hdf5") as file:
+        group = file.create_group("z" * 50_000)
+        for number in range(100):
+            group[f"{number:02d}"] = file["actions"]
+    assert "more entries than" in refused(tmp_path / "x.hdf5")
+
+
+def test_names_in_masks_count_as_texts(tmp_path, monkeypatch):
+    """Bytes that deflate to nothing are millions of names, each looked up."""
+    monkeypatch.setattr(limits, "ALWAYS", 1 << 20)
+    with h5py.File(tmp_path / "x.hdf5", "w") as file:
+        demo = file.create_group("data/demo_0")
+        demo["obs/state"], demo["actions"], demo["dones"] = np.zeros((9, 2)), np.zeros((9, 1)), np.arange(9) > 7
+        file.create_dataset("mask/better", (1 << 17,), "S4", np.zeros(1 << 17, "S4"), chunks=True, compression="gzip")
+    assert "bytes in memory from" in refused(tmp_path / "x.hdf5")

@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from irleed.data import ReadOptions, load
+from irleed.data.formats import hdf5_values, minari
 from irleed.errors import DataError
 
 BOX = {"type": "Box", "dtype": "float32", "shape": [2], "low": [-9, -9], "high": [9, 9]}
@@ -180,3 +181,17 @@ def test_texts_that_parquet_repeats_stay_encoded(tmp_path):
     columns = {name: rows(3000).column(name) for name in rows().column_names}
     path = tables(tmp_path / "data set", pa.table(columns | {"infos": text}), "parquet", compression="zstd")
     assert "2999 steps" in refused(path)
+
+
+def test_texts_in_one_place_are_not_multiplied_in_a_copy(tmp_path, monkeypatch):
+    """HDF5 copies each text that a dataset names, though all may lie in the same place."""
+    with episode(tmp_path / "data set") as file:
+        texts = file.create_dataset("episode_0/infos/note", (1000,), h5py.string_dtype(), chunks=(1000,))
+        texts[:] = ["x" * 10_000] + [""] * 999
+        first = texts.id.read_direct_chunk((0,))[1][:16]
+        texts.id.write_direct_chunk((0,), first * 1000)
+    monkeypatch.setattr(hdf5_values, "ALWAYS", 1 << 20)
+    assert load(tmp_path / "data set").transitions == STEPS  # infos are not read
+    with pytest.raises(DataError, match="bytes of text or more"):
+        minari.write(tmp_path / "data set", tmp_path / "copy", [0])
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["data set"]

@@ -252,3 +252,15 @@ def test_nothing_is_written_over_and_nothing_left_behind(tmp_path, monkeypatch):
     with pytest.raises(ZeroDivisionError):
         write(played(), tmp_path / "other")
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+@pytest.mark.parametrize("large", [False, True])
+def test_a_message_with_an_enormous_header_is_refused(stored, refusal, large, monkeypatch):
+    """Arrow copies such headers before it looks at them: those of a file of nothing too, which takes no disk."""
+    monkeypatch.setattr(lazy, "LARGE", 1 if large else lazy.LARGE)
+    path = stored(columns())
+    file = path / "data-00000-of-00001.arrow"
+    with file.open("r+b") as stream:
+        stream.write(b"\xff\xff\xff\xff\x00\x00\x00\x02")  # 32 MiB
+        stream.truncate(1 << 26)
+    assert "a message with a header of 33,554,432 bytes" in refusal(path)

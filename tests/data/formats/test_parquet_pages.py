@@ -7,8 +7,7 @@ import pytest
 
 from irleed.data import lazy, limits
 from irleed.data.formats.base import ReadOptions
-from irleed.data.formats.parquet import Opened
-from irleed.data.formats.parquet_pages import size_of_pages
+from irleed.data.formats.parquet import Opened, size_of_pages
 from irleed.data.formats.tables import FORMAT
 from irleed.data.lazy import LazyRows
 from irleed.data.limits import Budget

@@ -5,7 +5,8 @@ import jax
 import jax.numpy as jnp
 
 from irleed._typing import Array, Float, Key, Scalar
-from irleed.algorithms.experts.soft_q import AbstractSoftQ, Parameters, soft_target
+from irleed.algorithms.experts import AbstractSoftQ, soft_target
+from irleed.algorithms.experts import SoftQParameters as Parameters
 from irleed.data.transitions import Inputs, Row
 from irleed.envs.step import Actions, Transition
 

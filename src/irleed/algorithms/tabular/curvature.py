@@ -15,11 +15,10 @@ import jax
 import jax.numpy as jnp
 
 from irleed._typing import Array, Bool, Float, Key, Scalar
-from irleed.algorithms.tabular import laplace
-from irleed.algorithms.tabular import posterior as intervals
-from irleed.algorithms.tabular.laplace import Evidence
+from irleed.algorithms.tabular import posterior
 from irleed.algorithms.tabular.linear import sum_over_actions
 from irleed.algorithms.tabular.planning import AbstractPlanner
+from irleed.algorithms.tabular.posterior import Evidence
 from irleed.envs.mdp import FiniteMDP
 from irleed.model.demonstrators import boltzmann, gauge
 
@@ -94,8 +93,8 @@ class Written(AbstractCurvature):
         hessian = self._hessian(point)
         found, evidence = self._factorise(point, hessian)
         covariance = found.weights_covariance + jnp.eye(len(point.weights)) / point.bias_prior
-        spectrum = intervals.diagonalise(point.weights, covariance, point.perceived, slope, hessian)
-        draws = intervals.precision_draws(key, point.log_precision, *spectrum, precision_prior)
+        spectrum = posterior.diagonalise(point.weights, covariance, point.perceived, slope, hessian)
+        draws = posterior.precision_draws(key, point.log_precision, *spectrum, precision_prior)
         return Uncertainty(
             log_precision_draws=draws if point.learn_precision else jnp.zeros_like(draws),
             bias_norm_deviation=jnp.sqrt(found.bias_norm_variance(point.bias)),
@@ -107,8 +106,8 @@ class Written(AbstractCurvature):
             point.perceived, point.counts
         )
 
-    def _factorise(self, point: Point, hessian: Float[Array, "D F F"]) -> tuple[laplace.Laplace, Evidence]:
-        return laplace.factorise(
+    def _factorise(self, point: Point, hessian: Float[Array, "D F F"]) -> tuple[posterior.Laplace, Evidence]:
+        return posterior.factorise(
             point.precision,
             point.perceived,
             hessian,
@@ -145,7 +144,7 @@ class Probed(AbstractCurvature):
         return self._solve(point, product, downhill, self.step_accuracy), terms
 
     def uncertainty(self, key: Key, point: Point, slope: Float[Array, "D F"], precision_prior: Scalar) -> Uncertainty:
-        """See `AbstractCurvature.uncertainty`: no intervals."""
+        """See `AbstractCurvature.uncertainty`: no posterior."""
         evidence = self._evidence(point, self._products(point))
         return Uncertainty(point.log_precision[None], jnp.full(len(point.bias), jnp.nan), evidence.information)
 

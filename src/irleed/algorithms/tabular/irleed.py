@@ -2,7 +2,7 @@ r"""IRLEED in a finite MDP, exactly: maximum a posteriori by Newton's method. Ma
 
 The likelihood of the observed actions is Eq. (7) of the paper; precision, bias and the gauge are those of
 `demonstrators`. Weights and precisions maximise the posterior with the biases' volume accounted for: at fixed
-precisions, $\theta$ and $\epsilon$ are integrated out to second order (`laplace`). The plain joint
+precisions, $\theta$ and $\epsilon$ are integrated out to second order (`posterior.Laplace`). The plain joint
 maximum, `evidence=False`, favours whatever scale makes the biases cheap, and confuses large biases with high precision.
 """
 
@@ -12,9 +12,8 @@ import jax.numpy as jnp
 
 from irleed._typing import Array, Bool, Float, Int, Key, Scalar
 from irleed.algorithms.tabular.curvature import AbstractCurvature, Point, Vector, Written
-from irleed.algorithms.tabular.laplace import Evidence
 from irleed.algorithms.tabular.planning import AbstractPlanner, Soft
-from irleed.algorithms.tabular.posterior import Judgement, Width
+from irleed.algorithms.tabular.posterior import Evidence, Judgement, Width
 from irleed.algorithms.tabular.visitation import Statistics
 from irleed.envs.mdp import FiniteMDP
 from irleed.model.demonstrators import Demonstrators, Prior, boltzmann, gauge

@@ -3,6 +3,8 @@ r"""The two linear maps of a policy in an MDP, each the other's transpose, with 
 `policy_value` sums what lies ahead, $x = b + \gamma P_\pi x$; `discounted_visits` sums where one goes,
 $y = b + \gamma P_\pi^\top y$. The derivative of one is an application of the other, so reverse mode needs nothing else.
 The MDP itself is a constant here: no derivative with respect to dynamics or discount is defined.
+
+Small dense matrices are inverted by `inverse`, safe and quick under `vmap` on every platform.
 """
 
 import functools
@@ -12,8 +14,42 @@ import jax
 import jax.numpy as jnp
 
 from irleed._typing import Array, Float, Scalar
-from irleed.algorithms.tabular.dense import inverse
 from irleed.envs.mdp import FiniteMDP
+
+
+@jax.custom_batching.custom_vmap
+def inverse(matrix: Float[Array, "S S"]) -> Float[Array, "S S"]:
+    """The inverse of one matrix; a batch is inverted one by one on the CPU and at once elsewhere.
+
+    On the CPU a batched LAPACK call shares work with the very threads it runs on; two such calls at a time can wait for
+    each other for ever. One by one is as fast for small matrices and cannot.
+    """
+    return jnp.linalg.inv(matrix)
+
+
+@inverse.def_vmap
+def _(axis_size, in_batched, matrix):
+    batch = jax.lax.platform_dependent(
+        matrix, cpu=lambda m: jax.lax.map(inverse, m), default=lambda m: jax.vmap(jnp.linalg.inv)(m)
+    )
+    return batch, True
+
+
+@jax.custom_batching.custom_vmap
+def eigenvalues_and_vectors(matrix: Float[Array, "S S"]) -> tuple[Float[Array, " S"], Float[Array, "S S"]]:
+    """Eigenvalues and eigenvectors (as columns) of one symmetric matrix; batched as `inverse` is."""
+    return tuple(jnp.linalg.eigh(matrix))
+
+
+@eigenvalues_and_vectors.def_vmap
+def _(axis_size, in_batched, matrix):
+    batch = jax.lax.platform_dependent(
+        matrix,
+        cpu=lambda m: jax.lax.map(eigenvalues_and_vectors, m),
+        default=lambda m: jax.vmap(lambda one: tuple(jnp.linalg.eigh(one)))(m),
+    )
+    return batch, (True, True)
+
 
 # Up to this many states the systems are solved by a dense inverse, beyond by iteration.
 DENSE_STATES = 128

@@ -1,11 +1,123 @@
-"""The posterior of a tabular fit: learnt widths of the priors, credible intervals of the precisions."""
+r"""The posterior of a tabular fit: its curvature, learnt widths of the priors, credible intervals of the precisions.
+
+Newton steps, effective parameters and intervals all come from the same small inverses. Write
+$u_i = \beta_i(\theta + \epsilon_i)$, $g_i$ and $H_i$ for the gradient and Hessian of demonstrator $i$'s negative
+log-likelihood in $u_i$. The Hessian of the penalised objective in $(\theta, \epsilon, \log\beta)$ is an arrow: only
+$\theta$ couples the demonstrators. Eliminating $\epsilon_i$ by $X_i = (\beta_i^2 H_i + \alpha)^{-1}$ and then
+$\log\beta_i$, a scalar each, leaves one system in $\theta$; the gauge $\sum_i \log\beta_i = 0$ is a constraint on the
+step.
+"""
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 
 from irleed._typing import Array, Float, Key, Scalar
-from irleed.algorithms.tabular.dense import eigenvalues_and_vectors
+from irleed.algorithms.tabular.linear import eigenvalues_and_vectors, inverse
+
+
+class Laplace(eqx.Module):
+    """The factorised Hessian at a point. Held-fixed biases have ``spread = 0``, held-fixed precisions ``give = 0``."""
+
+    spread: Float[Array, "D F F"]  # X: covariance of a bias, all else given
+    response: Float[Array, "D F F"]  # W = X beta^2 H: how a bias yields to the weights
+    tilt: Float[Array, "D F"]  # v = X c: how a bias yields to its precision
+    lever: Float[Array, "D F"]  # s: coupling of weights and log precision, biases eliminated
+    give: Float[Array, " D"]  # 1 / k: variance of a log precision, weights given and biases eliminated
+    weights_covariance: Float[Array, "F F"]
+
+    def solve(
+        self, weights: Float[Array, " F"], bias: Float[Array, "D F"], log_precision: Float[Array, " D"]
+    ) -> tuple[Float[Array, " F"], Float[Array, "D F"], Float[Array, " D"]]:
+        """Solve Hessian x = right-hand side, without the gauge."""
+        reduced = log_precision - jnp.sum(self.tilt * bias, -1)
+        top = weights - jnp.einsum("dfg,df->g", self.response, bias) - (self.give * reduced) @ self.lever
+        step = self.weights_covariance @ top
+        turn = self.give * (reduced - self.lever @ step)
+        shift = jnp.einsum("dfg,dg->df", self.spread, bias) - self.response @ step - self.tilt * turn[:, None]
+        return step, shift, turn
+
+    def gauged_solve(
+        self, weights: Float[Array, " F"], bias: Float[Array, "D F"], log_precision: Float[Array, " D"]
+    ) -> tuple[Float[Array, " F"], Float[Array, "D F"], Float[Array, " D"]]:
+        """Solve under the constraint that the log precisions of the solution sum to zero."""
+        free = self.solve(weights, bias, log_precision)
+        along = self.solve(jnp.zeros_like(weights), jnp.zeros_like(bias), jnp.ones_like(log_precision))
+        total = jnp.sum(along[2])
+        excess = jnp.where(total > 0, jnp.sum(free[2]) / jnp.where(total > 0, total, 1.0), 0.0)
+        return jax.tree.map(lambda x, y: x - excess * y, free, along)
+
+    def bias_norm_variance(self, bias: Float[Array, "D F"]) -> Float[Array, " D"]:
+        """Posterior variance of each bias along its own direction: that of its norm, to first order."""
+        norm = jnp.linalg.norm(bias, axis=-1, keepdims=True)
+        direction = bias / jnp.where(norm > 0, norm, 1.0)
+        zero_weights, zero_turn = jnp.zeros(bias.shape[1]), jnp.zeros(len(bias))
+
+        def along(i):
+            only = jnp.zeros_like(bias).at[i].set(direction[i])
+            return jnp.vdot(direction[i], self.gauged_solve(zero_weights, only, zero_turn)[1][i])
+
+        return jax.vmap(along)(jnp.arange(len(bias)))
+
+
+class Evidence(eqx.Module):
+    r"""What integrating $\theta$ and $\epsilon$ out, at fixed precisions, contributes.
+
+    `parameters` is $\gamma_i = \mathrm{tr}(\beta_i^2 H_i\, \mathrm{Cov}(\theta + \epsilon_i))$, how many parameters
+    demonstrator $i$'s data determine. It is the derivative of half the log determinant of the Hessian with respect
+    to $\log\beta_i$; `parameters_slope` is the larger part of its own derivative.
+    """
+
+    parameters: Float[Array, " D"]
+    parameters_slope: Float[Array, " D"]
+    bias_determined: Float[Array, ""]  # how many of the biases' entries the data determine, rather than the prior
+    weights_determined: Float[Array, ""]  # and how many of the weights
+    information: Float[Array, " D"]  # each demonstrator's share in what is known about the weights
+
+
+def factorise(
+    precision: Float[Array, " D"],
+    perceived: Float[Array, "D F"],
+    hessian: Float[Array, "D F F"],
+    *,
+    weight_prior: Scalar,
+    bias_prior: Scalar,
+    precision_prior: Float[Array, " D"],
+    learn_bias: bool,
+    learn_precision: bool,
+) -> tuple[Laplace, Evidence]:
+    """Factorise the Gauss-Newton Hessian, which is positive definite wherever the likelihood's is."""
+    identity = jnp.eye(hessian.shape[-1])
+    scaled = precision[:, None, None] ** 2 * hessian
+    by_turn = jnp.einsum("dfg,dg->df", hessian, perceived)
+    cross = precision[:, None] * by_turn
+    spread = jax.vmap(inverse)(scaled + bias_prior * identity[None]) if learn_bias else jnp.zeros_like(scaled)
+    response = spread @ scaled
+    kept = scaled - scaled @ response  # what the weights feel of a demonstrator whose bias gives way
+    corner = weight_prior * identity + jnp.sum(kept, 0)
+    tilt = jnp.einsum("dfg,dg->df", spread, cross)
+    lever = cross - jnp.einsum("dfg,dg->df", scaled, tilt)
+    stiffness = jnp.sum(perceived * by_turn, -1) + precision_prior - jnp.sum(cross * tilt, -1)
+    give = 1 / stiffness if learn_precision else jnp.zeros_like(stiffness)
+    turned = corner - jnp.einsum("df,d,dg->fg", lever, give, lever)
+    found = Laplace(spread, response, tilt, lever, give, inverse(turned))
+    return found, _evidence(spread, response, kept, inverse(corner), weight_prior, bias_prior)
+
+
+def _evidence(spread, response, kept, weights_covariance, weight_prior, bias_prior) -> Evidence:
+    identity = jnp.eye(response.shape[-1])
+    own = jnp.einsum("dff->d", response)
+    remainder = identity[None] - response  # how theta + eps_i follows theta
+    shares = jnp.sum(kept * weights_covariance[None], (1, 2))
+    bias_variance = jnp.einsum("dff->", spread) + jnp.sum((response @ weights_covariance) * response)
+    return Evidence(
+        parameters=own + jnp.sum((kept @ weights_covariance) * remainder, (1, 2)),
+        parameters_slope=2 * (own - jnp.sum(response * response.mT, (1, 2))),
+        bias_determined=jnp.maximum(own.size * len(identity) - bias_prior * bias_variance, 0.0),
+        information=shares / jnp.maximum(jnp.sum(shares), 1e-300),
+        weights_determined=jnp.maximum(len(identity) - weight_prior * jnp.trace(weights_covariance), 0.0),
+    )
+
 
 # A width is learnt as if this many more parameters had been seen, of the smallest variance allowed.
 PRIOR_PARAMETERS = 1.0

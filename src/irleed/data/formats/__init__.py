@@ -4,8 +4,7 @@ from pathlib import Path
 
 from irleed.data.demonstrations import Demonstrations, Episode
 from irleed.data.formats import atari_grand_challenge, d4rl, imitation, iq_learn, lerobot, minari, robomimic, tables
-from irleed.data.formats.base import Format, ReadOptions, refuse
-from irleed.data.formats.folders import inside
+from irleed.data.formats.base import Format, ReadOptions, inside, refuse
 
 __all__ = ["FORMATS", "Format", "ReadOptions", "read_folder", "recognise"]
 

@@ -10,8 +10,7 @@ import numpy as np
 from irleed._io.npz import CORRUPT, printable
 from irleed._typing import Array, Int
 from irleed.data.demonstrations import Demonstrations, Episode
-from irleed.data.formats.base import Format, ReadOptions, library, refuse
-from irleed.data.formats.folders import inside, regular
+from irleed.data.formats.base import Format, ReadOptions, inside, library, refuse, regular
 from irleed.data.lazy import LazyRows, Source
 from irleed.data.validation import listed
 

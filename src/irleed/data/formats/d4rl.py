@@ -9,7 +9,7 @@ from irleed._typing import Int
 from irleed.data.demonstrations import Demonstrations, Episode
 from irleed.data.formats import hdf5
 from irleed.data.formats.base import Format, ReadOptions, refuse
-from irleed.data.formats.hdf5_gate import Group
+from irleed.data.formats.hdf5 import Group
 from irleed.data.formats.hdf5_values import Values
 from irleed.data.lazy import LazyRows, concatenate, part
 from irleed.data.validation import listed

@@ -12,9 +12,8 @@ from irleed._io.files import replacing
 from irleed._io.npz import printable
 from irleed.data import lazy
 from irleed.data.demonstrations import Demonstrations, Episode
-from irleed.data.formats.arrow_stream import read_table
-from irleed.data.formats.base import Format, ReadOptions, library, refuse
-from irleed.data.formats.folders import read_json, regular
+from irleed.data.formats.arrow import read_table
+from irleed.data.formats.base import Format, ReadOptions, library, read_json, refuse, regular
 from irleed.data.lazy import InFile, LazyRows
 from irleed.data.limits import EPISODE, Budget
 from irleed.data.validation import listed
@@ -114,7 +113,7 @@ def _table(path: Path, budget: Budget) -> tuple[Any, list[tuple[Path, Any]]]:
         if large:
             maps = [(file, arrow.memory_map(str(file)).read_buffer()) for file in files]
         buffers = [buffer for _, buffer in maps] if large else [arrow.py_buffer(file.read_bytes()) for file in files]
-        table = arrow.concat_tables([read_table(buffer) for buffer in buffers])
+        table = arrow.concat_tables([read_table(arrow.BufferReader(buffer)) for buffer in buffers])
         table.validate(full=True)
         for file in files:
             budget.admit(file)

@@ -19,11 +19,9 @@ from irleed._io.npz import printable
 from irleed._io.text import one_line
 from irleed._typing import Shaped
 from irleed.data.demonstrations import Demonstrations, Episode
-from irleed.data.formats import minari_arrow, minari_hdf5
-from irleed.data.formats.base import Format, ReadOptions, joined, library, refuse
-from irleed.data.formats.folders import read_json, regular
-from irleed.data.formats.minari_hdf5 import StoredEpisode
-from irleed.data.formats.minari_spaces import MARKS, NUMBERS, About, Space, about
+from irleed.data.formats import minari_episodes as stored
+from irleed.data.formats.base import Format, ReadOptions, joined, library, read_json, refuse, regular
+from irleed.data.formats.minari_episodes import MARKS, NUMBERS, About, Space, StoredEpisode, about
 from irleed.data.lazy import LazyRows
 from irleed.data.limits import Budget
 from irleed.data.validation import listed
@@ -100,8 +98,8 @@ def _about(path: Path) -> About:
 
 def _found(about: About, path: Path, budget: Budget, wanted: tuple[str, ...]) -> list[StoredEpisode]:
     """All episodes."""
-    kind = minari_hdf5 if about.kind == "hdf5" else minari_arrow
-    found = kind.episodes(about, path, _inside(path), budget, wanted)
+    episodes = stored.in_hdf5 if about.kind == "hdf5" else stored.in_arrow
+    found = episodes(about, path, _inside(path), budget, wanted)
     steps = sum(len(episode.rewards) for episode in found)
     if steps != about.steps:
         refuse(path, f"{steps} steps", f"{about.steps}, as its metadata say", "copy or download it again")
@@ -198,8 +196,8 @@ def _copy(source: Path, out: Path, episodes: Sequence[int], kind: str) -> None:
     out.mkdir(parents=True)
     shutil.copy(regular(source, data / "metadata.json"), out)
     if kind == "hdf5":
-        file, name = library("h5py", "formats").File, minari_hdf5.FILE
-        minari_hdf5.check(regular(source, data / name))
+        file, name = library("h5py", "formats").File, stored.FILE
+        stored.check(regular(source, data / name))
         with file(data / name, "r") as old, file(out / name, "x", track_order=True) as new:
             for i, episode in enumerate(episodes):
                 old.copy(f"episode_{episode}", new, f"episode_{i}")
@@ -207,7 +205,7 @@ def _copy(source: Path, out: Path, episodes: Sequence[int], kind: str) -> None:
         return
     for i, episode in enumerate(episodes):
         (out / str(i)).mkdir()
-        for path in minari_arrow.files(source, data / str(episode), kind):
+        for path in stored.files(source, data / str(episode), kind):
             shutil.copy(path, out / str(i))
         _update(out / str(i) / "metadata.json", {"id": i})
 

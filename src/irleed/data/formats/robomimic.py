@@ -1,5 +1,6 @@
 """HDF5 files as robomimic has them: a group for each demonstration, and masks that name some of them."""
 
+import math
 import os
 import re
 import shutil
@@ -13,8 +14,8 @@ from irleed._io.npz import CORRUPT, printable
 from irleed.data.demonstrations import Demonstrations, Episode
 from irleed.data.formats import hdf5
 from irleed.data.formats.base import Format, ReadOptions, library, refuse
-from irleed.data.formats.hdf5_gate import Group
-from irleed.data.formats.hdf5_values import Values
+from irleed.data.formats.hdf5 import Group
+from irleed.data.formats.hdf5_values import OBJECT, Values
 from irleed.data.lazy import concatenate, part
 from irleed.data.limits import Budget
 from irleed.data.validation import listed
@@ -180,8 +181,9 @@ def _holders(file: Group, masks: tuple[str, ...], demos: tuple[str, ...]) -> dic
     """The masks that each demonstration is in."""
     holders: dict[str, list[str]] = {demo: [] for demo in demos}
     for mask in masks:
-        where = hdf5.place(file, f"mask/{mask}")
-        for demo in hdf5.column(hdf5.array(file, f"mask/{mask}"), where):
+        where, values = hdf5.place(file, f"mask/{mask}"), hdf5.sound(file, f"mask/{mask}")
+        values.visit.budget.take(where, OBJECT * math.prod(values.shape))  # a name is looked up as a text of its own
+        for demo in hdf5.column(values.read(), where):
             holders.get(hdf5.text(demo, where), []).append(mask)
     return holders
 

@@ -12,7 +12,6 @@ from irleed.experiments.hopper.data import POLICIES
 from irleed.experiments.hopper.protocol import Outcome
 from irleed.experiments.statistics import difference, interval
 from irleed.report import figures
-from irleed.report.curves import learning_curves
 from irleed.runs.results import DEMONSTRATED, Results, Row, method_name
 
 RIVALS = (
@@ -139,4 +138,4 @@ def _figure(config: HopperConfig, outcome: Outcome) -> Figure:
             if name in PUBLISHED:
                 column = [float(row[f"{source}_{PUBLISHED[name]}"]) for row in published]
                 dotted[source][method_name(name)] = known, np.array(column)
-    return learning_curves(steps.astype(float), panels, dotted)
+    return figures.learning_curves(steps.astype(float), panels, dotted)
