@@ -121,7 +121,8 @@ def _expertise(expertise: Expertise, truth: dict[str, Any], earned: tuple[Return
     caption += "\nskill 1 is what the others would do, 0 as good as random" if expertise.skill is not None else ""
     skill = expertise.skill_and_ends
     headings = ("demonstrator", "precision", "true\nprecision", "bias", "true\nbias", "mean\nreturn")
-    headings = headings if skill is None else (headings[0], "skill", *headings[1:])
+    if skill is not None:  # in 80 columns
+        headings = ("demonstrator", "skill", "precision", "true", "bias", "true", "return")
     table = _table("Each demonstrator's skill, by IRLEED", caption, headings)
     true = in_gauge(truth["precision"])
     for name in expertise.ranking:
@@ -131,7 +132,9 @@ def _expertise(expertise: Expertise, truth: dict[str, Any], earned: tuple[Return
             *(() if skill is None else (with_interval(*(each[i] for each in skill)),)),
             with_interval(expertise.precision[i], expertise.precision_low[i], expertise.precision_high[i]),
             f"{true[i]:.2f}",
-            with_interval(expertise.bias[i], expertise.bias_low[i], expertise.bias_high[i]),
+            with_interval(expertise.bias[i], expertise.bias_low[i], expertise.bias_high[i])
+            if skill is None
+            else f"{expertise.bias[i]:.2f}",
             f"{truth['bias_scale'][i]:.0f}",
             f"{earned[i].mean:.0f}",
         )
