@@ -21,10 +21,12 @@ from irleed._io import files as _files
 from irleed.cli import main
 from irleed.data.conditioning import FIELDS, Conditioning, Ranges
 from irleed.data.transitions import Inputs
+from irleed.envs.step import Bounds
 from irleed.errors import ConfigError, DataError, IrleedError
 from irleed.export import ACTIVATED, POLICY, description, export
 from irleed.export.graph import OPSET, write_graph
 from irleed.model.actions import Softmax, Squashing
+from irleed.model.mixed import head_of, outputs_of
 from irleed.model.networks import ACTIVATIONS, Mlp
 from irleed.policies.actor import Actor
 from irleed.policies.base import read_tensors, write_tensors
@@ -157,6 +159,29 @@ def test_continuous_actions_are_the_same_in_onnx(tmp_path, activation):
     gaussian = jax.vmap(policy.actor)(obs)
     np.testing.assert_allclose(found["mean"], gaussian.mean, atol=1e-5, rtol=1e-5)
     np.testing.assert_allclose(found["log_spread"], gaussian.log_std, atol=1e-5)
+
+
+@pytest.mark.parametrize("free", [True, False], ids=["with numbers", "choices alone"])
+def test_actions_with_choices_are_the_same_in_onnx(tmp_path, free):
+    """And in the file of the policy, and described."""
+    bounds = Bounds([-1.0, 0.0], [1.0, 2.0], [(-1.0, 1.0), (0.0, 0.5, 2.0)], [False, False])
+    if free:
+        values = [(), (0.0, 0.5, 2.0), (-1.0,)]
+        bounds = Bounds([-1.0, 0.0, -1.0], [1.0, 2.0, 1.0], values, [True, False, True])
+    head = jax.tree.map(lambda leaf: np.stack([np.asarray(leaf)] * MEMBERS), head_of(bounds))
+    policy = EnsemblePolicy(Actor(network("relu", (3,), (6, outputs_of(bounds))), head))
+    obs = np.random.default_rng(1).normal(size=(50, 3)).astype(np.float32)
+    acted = policy.predict(obs, deterministic=True)[0]
+    found = in_onnx(policy, tmp_path / "policy.onnx", obs)
+    np.testing.assert_allclose(found["action"], acted, atol=1e-5)
+    logits = np.concatenate([log_softmax(each.logits, -1) for each in jax.vmap(policy.actor)(obs).choices], -1)
+    np.testing.assert_allclose(found["log_probabilities"], logits, atol=1e-4, rtol=1e-4)
+    policy.save(tmp_path / "policy.safetensors")
+    again = load_policy(tmp_path / "policy.safetensors")
+    assert again.actions == policy.actions == bounds
+    np.testing.assert_array_equal(again.predict(obs, deterministic=True)[0], acted)
+    np.testing.assert_array_equal(again.log_likelihood(obs, acted), policy.log_likelihood(obs, acted))
+    assert description(policy)["action"]["values"] == list(map(list, bounds.values))
 
 
 def test_a_table_is_the_same_in_onnx(tmp_path):

@@ -18,6 +18,7 @@ from irleed.errors import DataError, SpaceError
 from irleed.fit.defaults import network_algorithm
 from irleed.fit.networks import fit_networks
 from irleed.fit.validation import check, clipped
+from irleed.fit.vectors import held_out
 from irleed.policies import load_policy
 from irleed.policies.ensemble import EnsemblePolicy
 from irleed.rollout import HostBackend
@@ -168,3 +169,43 @@ def test_the_policy_that_plays_is_the_one_that_predicts(found):
     obs = demonstrations().obs[:4]
     played = [found.policy.actor.act(jax.random.key(0), each, greedy=True) for each in obs]
     np.testing.assert_allclose(played, found.policy.predict(obs, deterministic=True)[0], rtol=1e-5)
+
+
+def with_gripper() -> Demonstrations:
+    """The same, and a gripper that closes where the first number seen is positive; the shaky one slips, and is slow."""
+    data, generator = demonstrations(), np.random.default_rng(1)
+    seen, shaky = np.asarray(data.obs)[np.asarray(data.row)], np.asarray(data.demonstrator) == data.names.index("shaky")
+    slips = shaky & (generator.uniform(size=len(seen)) < 0.3)
+    gripper = np.where((seen[:, 0] > 0) ^ slips, 1.0, -1.0)
+    return dataclasses.replace(data, action=np.stack([np.asarray(data.action)[:, 0], gripper], 1).astype(np.float32))
+
+
+@pytest.mark.parametrize("method", ["irleed", "iq", "ileed", "bc"])
+def test_a_gripper_is_open_or_closed(method, tmp_path):
+    """Never in between; the policy closes it where it should, and is the same from its file."""
+    data = with_gripper()
+    algorithm = dataclasses.replace(network_algorithm(method, continuous=True), **SMALL, learning_rate=3e-3)
+    assert check(data, algorithm, None, 1).values == ((), (-1.0, 1.0))
+    found = fit_networks(data, algorithm, members=2)
+    obs = np.asarray(data.obs)[np.asarray(data.row)]
+    acted = found.policy.predict(obs, deterministic=True)[0]
+    assert set(np.unique(acted[:, 1])) == {-1.0, 1.0}
+    assert np.mean(acted[:, 1] == np.where(obs[:, 0] > 0, 1, -1)) > 0.9
+    found.policy.save(tmp_path / "policy.safetensors")
+    again = load_policy(tmp_path / "policy.safetensors")
+    assert again.actions == found.policy.actions
+    np.testing.assert_allclose(again.log_likelihood(obs, data.action), found.policy.log_likelihood(obs, data.action))
+    expertise = found.expertise
+    assert np.all(np.isfinite(expertise.log_likelihood)) and json.dumps(found.summary())
+    if method == "irleed":
+        assert expertise.ranking == ("steady", "shaky")
+        assert expertise.offset.shape == (2, 2) and np.all(np.isnan(expertise.offset[:, 1]))
+        assert expertise.to_dict()[0]["offset"][1] is None
+
+
+def test_members_judge_episodes_that_they_have_not_learnt_from():
+    data = demonstrations()
+    chosen = [np.arange(8), np.array([0, 0, 1, 2, 5, 5, 6, 7])]
+    rows = held_out(data, chosen)
+    assert not rows[0].any() and set(data.episode[rows[1]]) == {3, 4}
+    assert held_out(data, chosen[:1]).all()

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from irleed.envs.step import Bounds
-from irleed.model.actions import EDGE, Categorical, Softmax, SquashedGaussian, Squashing, head_of, log_slope
+from irleed.model.actions import EDGE, Categorical, Softmax, SquashedGaussian, Squashing, log_slope
+from irleed.model.mixed import head_of
 from irleed.policies.actor import Actor
 
 BOUNDS = Bounds([-1.0, 0.0], [3.0, 0.5])
@@ -102,7 +103,7 @@ def test_discrete_actions_have_the_probabilities_of_a_softmax_and_occur_as_often
         np.testing.assert_array_equal(distribution.logit(taken), LOGITS[:, action])
     assert distribution.mode().tolist() == [2, 0] and distribution[1].mode() == 0
     np.testing.assert_allclose(distribution.log_partition(), np.log(np.exp(LOGITS).sum(1)), rtol=1e-6)
-    np.testing.assert_allclose(np.exp(distribution.uniform_log_prob()), 1 / 3, rtol=1e-6)
+    np.testing.assert_allclose(np.exp(distribution.uniform_log_prob(taken)), 1 / 3, rtol=1e-6)
     keys = jax.random.split(jax.random.key(0), 8000)
     for sample, expected in ((distribution.sample, probability[0]), (distribution.sample_uniformly, np.full(3, 1 / 3))):
         found = np.bincount(np.asarray(jax.vmap(sample)(keys))[:, 0], minlength=3) / 8000

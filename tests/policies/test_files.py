@@ -15,7 +15,7 @@ from irleed.simulation.critics import load_critic
 from irleed.simulation.policies import SHIPPED as POLICIES
 from irleed.simulation.policies import teacher
 
-TABLE, NETWORK, GAUSSIAN = (f"irleed-{kind}-policy" for kind in ("tabular", "network", "gaussian"))
+TABLE, NETWORK, GAUSSIAN, MIXED = (f"irleed-{kind}-policy" for kind in ("tabular", "network", "gaussian", "mixed"))
 NAN, INF = np.float32(np.nan), np.float32(np.inf)
 
 
@@ -30,10 +30,19 @@ def layers(members: int = 2, sizes: tuple[int, ...] = (3, 4, 2)) -> dict[str, np
     return found
 
 
+def choice(count: float, free: float) -> dict[str, np.ndarray]:
+    """The bounds of one entry with so many of two values."""
+    value = np.tile(np.array([[0.0, 1.0]], np.float32), (2, 1, 1))
+    told = {"count": np.full((2, 1), count, np.float32), "free": np.full((2, 1), free, np.float32)}
+    return {"least": 0 * filled(2, 1), "most": filled(2, 1), "values": value, **told}
+
+
 def tensors(form: str) -> dict[str, np.ndarray]:
     """A sound policy of a kind."""
     if form == TABLE:
         return {"probabilities": np.full((3, 2), 0.5)}
+    if form == MIXED:  # one entry with two values
+        return layers() | choice(2, 0)
     more = {"sharpness": filled(2)} if form == NETWORK else {"middle": filled(2, 1), "half": filled(2, 1)}
     return layers() | more
 
@@ -52,7 +61,7 @@ def refusal(path, load=load_policy) -> str:
     return str(caught.value)
 
 
-@pytest.mark.parametrize("form", [TABLE, NETWORK, GAUSSIAN])
+@pytest.mark.parametrize("form", [TABLE, NETWORK, GAUSSIAN, MIXED])
 def test_what_the_tests_below_change_is_sound(tmp_path, form):
     load_policy(write(tmp_path / "sound", form))
 
@@ -98,6 +107,14 @@ def test_what_the_tests_below_change_is_sound(tmp_path, form):
             "bounds that are not finite",
         ),
         (GAUSSIAN, layers(2, (3, 4, 3)), "layers with 3 outputs"),
+        (MIXED, choice(3, 0), "neither choices nor numbers"),
+        (MIXED, choice(0, 0), "neither choices nor numbers"),
+        (MIXED, choice(1, 0.5), "neither choices nor numbers"),
+        (MIXED, choice(1, 0), "layers with 2 outputs"),
+        (MIXED, {"most": 0 * filled(2, 1)}, "whose lowest number is not the lowest"),
+        (MIXED, {"most": np.full((2, 1), INF)}, "most with NaN or infinity"),
+        (MIXED, {"values": filled(2, 2, 2)}, "beside those of others"),
+        (MIXED, {"values": np.arange(4, dtype=np.float32).reshape(2, 1, 2)}, "bounds that differ"),
     ],
     ids=str,
 )
@@ -106,7 +123,7 @@ def test_numbers_that_make_no_policy(tmp_path, form, changes, phrase):
 
 
 @pytest.mark.parametrize("header", [{"version": "99"}, {"version": 1.5}, {"version": None}, {"format": ["a"]}], ids=str)
-@pytest.mark.parametrize("form", [TABLE, NETWORK, GAUSSIAN])
+@pytest.mark.parametrize("form", [TABLE, NETWORK, GAUSSIAN, MIXED])
 def test_other_versions_and_formats(tmp_path, form, header):
     assert next(iter(header)) in refusal(write(tmp_path / "other", form, **header))
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from irleed._typing import Array, Bool, Float, Int, Shaped
+from irleed.data.choices import choices, sentences
 from irleed.data.conditioning import Outliers, Ranges, measured
 from irleed.data.demonstrations import Demonstrations
 from irleed.data.lazy import LazyRows, chunks
@@ -153,6 +154,7 @@ def summarise(demonstrations: Demonstrations) -> dict[str, Any]:
             *_constant(observation, "observation"),
             *_unused(histogram),
             *(_constant(_describe(action), "action") if histogram is None else ()),
+            *(() if are_choices(data) else sentences(choices(action))),
             *_copied(data, repeated),
             *cautions(data),
         ],

@@ -21,14 +21,27 @@ EnvState = TypeVar("EnvState", bound=eqx.Module)  # arrays alone: the same shape
 class Bounds(eqx.Module):
     """What actions can be where they are vectors of A numbers: each from `low` to `high`, in single precision.
 
-    There is nothing to trace in it: like the number of discrete actions, it can be a static argument.
+    Some entries are choices: among a few `values`, or between these and all other numbers within the bounds (`free`).
+    Others have no values, and are free. There is nothing to trace in it: like the number of discrete actions, it can be
+    a static argument.
     """
 
     _low: tuple[float, ...] = eqx.field(static=True)
     _high: tuple[float, ...] = eqx.field(static=True)
+    values: tuple[tuple[float, ...], ...] = eqx.field(static=True)
+    free: tuple[bool, ...] = eqx.field(static=True)
 
-    def __init__(self, low: Sequence[float] | Array, high: Sequence[float] | Array) -> None:
+    def __init__(
+        self,
+        low: Sequence[float] | Array,
+        high: Sequence[float] | Array,
+        values: Sequence[Sequence[float]] | None = None,
+        free: Sequence[bool] | None = None,
+    ) -> None:
         self._low, self._high = (tuple(np.asarray(end, np.float32).tolist()) for end in (low, high))
+        given = ((),) * self.size if values is None else values
+        self.values = tuple(tuple(np.asarray(each, np.float32).tolist()) for each in given)
+        self.free = (True,) * self.size if free is None else tuple(map(bool, free))
 
     @property
     def low(self) -> Float[np.ndarray, " A"]:
@@ -44,6 +57,22 @@ class Bounds(eqx.Module):
     def size(self) -> int:
         """How many numbers an action has, A."""
         return len(self._low)
+
+    @property
+    def options(self) -> tuple[int, ...]:
+        """Of each entry, the number of its values and one more if it is free besides; 0 of those without values."""
+        return tuple(len(own) + free if own else 0 for own, free in zip(self.values, self.free, strict=True))
+
+    @property
+    def choosing(self) -> tuple[int, ...]:
+        """The entries that have values."""
+        return tuple(entry for entry, own in enumerate(self.values) if own)
+
+    @property
+    def inside(self) -> "Bounds":
+        """Those of the free entries, as if they had no values."""
+        free = list(self.free)
+        return Bounds(self.low[free], self.high[free])
 
 
 Actions = int | Bounds  # the number of discrete actions, or the bounds of vectors

@@ -42,6 +42,13 @@ QUANTITY = (
     "z = mean for the greedy action, or mean + exp(log_spread) * standard normal noise for a drawn one",
     "action = middle[0] + half[0] * tanh(z)",
 )
+MIXTURE = (
+    "for every entry of the action with values, in turn: the next part of x has a score for each of them and, if the "
+    "entry is free as well, one for none of them",
+    "log probabilities of these options = mean of log_softmax(part of x) over the members; the greedy option is the "
+    "most probable one, and the entry is its value",
+    "the rest of x is for the entries that are free and not at one of their values:",
+)
 
 
 def export(run: Fit | str | Path, out: str | Path, *, onnx: bool = False) -> Path:
@@ -103,6 +110,9 @@ def description(policy: Policy) -> dict[str, Any]:
     else:
         action = {"kind": "numbers", "count": actions.size, "low": actions.low.tolist(), "high": actions.high.tolist()}
         computation = QUANTITY
+        if actions.choosing:
+            action |= {"values": list(map(list, actions.values)), "free": list(actions.free)}
+            computation = (*MIXTURE, *QUANTITY, "there, middle = (most + least) / 2 and half = (most - least) / 2")
     conditioned = policy.conditioning is not None
     between = "0" if last == 1 else f"N = 0 to {last - 1}, one after the other"
     direct = "" if network.direct is None else " + seen @ direct[k]"
@@ -136,6 +146,11 @@ def _meaning(name: str) -> str:
         "low": "[*observation]: the least that is left",
         "high": "[*observation]: the most that is left",
         "sharpness": "[K]: what the last layer's output is multiplied with",
+        "least": "[K, action]: the lower bounds, the same for all members",
+        "most": "[K, action]: the upper bounds, the same for all members",
+        "values": "[K, action, value]: the values of entries that are choices, filled up with zeros",
+        "count": "[K, action]: how many values an entry has",
+        "free": "[K, action]: 1 if an entry can be other numbers as well, else 0",
         "middle": "[K, action]: the middle of the bounds, the same for all members",
         "half": "[K, action]: half the width of the bounds, the same for all members",
         "weights": "[K, inputs, outputs] of a layer",

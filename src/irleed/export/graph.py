@@ -10,6 +10,7 @@ from irleed._io.files import beside
 from irleed.data.conditioning import FIELDS, Conditioning
 from irleed.data.formats.base import library
 from irleed.model.actions import LOG_STDS, Softmax, Squashing
+from irleed.model.mixed import Mixing
 from irleed.model.networks import Activation
 from irleed.policies.actor import Actor
 from irleed.policies.base import Policy
@@ -71,6 +72,8 @@ def write_graph(policy: Policy, path: Path) -> list[str]:
             observation, outputs = _choices(graph, policy, head)
         case EnsemblePolicy(members=Actor(head=Squashing() as head)):
             observation, outputs = _quantities(graph, policy, head)
+        case EnsemblePolicy(members=Actor(head=Mixing() as head)):
+            observation, outputs = _mixture(graph, policy, head)
         case _:
             raise TypeError(f"no graph of {type(policy).__name__}")
     graph.write(path, observation, outputs)
@@ -91,19 +94,62 @@ def _choices(graph: Graph, policy: EnsemblePolicy, head: Softmax) -> tuple[Input
 def _quantities(graph: Graph, policy: EnsemblePolicy, head: Squashing) -> tuple[Input, Outputs]:
     """The action of the mean, and the Gaussian behind it, to draw others from."""
     together = graph.add("ReduceMean", _perceptrons(graph, policy), axes=[0], keepdims=0)
+    size = _gaussian(graph, together, 0, head, ACTION)
+    return (_kind(policy), policy.observation_shape), {name: ("FLOAT", [size]) for name in (ACTION, MEAN, LOG_SPREAD)}
+
+
+def _mixture(graph: Graph, policy: EnsemblePolicy, head: Mixing) -> tuple[Input, Outputs]:
+    """The same, with the log probabilities of the options of entries that are choices, one entry after the other."""
+    x, bounds, outputs, at, scores = _perceptrons(graph, policy), head.bounds, {}, 0, {}
+    for entry in bounds.choosing:
+        count = bounds.options[entry]
+        own = graph.add("LogSoftmax", _part(graph, x, at, at + count), axis=-1)
+        scores[entry] = graph.add("LogSoftmax", graph.add("ReduceMean", own, axes=[0], keepdims=0), axis=-1)
+        at += count
+    graph.add("Concat", *scores.values(), name=SCORES, axis=-1)
+    outputs[SCORES] = ("FLOAT", [at])
+    if any(bounds.free):
+        together = graph.add("ReduceMean", x, axes=[0], keepdims=0)
+        size = _gaussian(graph, together, at, head.squashing, "inside")
+        outputs |= {name: ("FLOAT", [size]) for name in (MEAN, LOG_SPREAD)}
+    columns, place = [], 0
+    for entry, (values, free) in enumerate(zip(bounds.values, bounds.free, strict=True)):
+        number = _part(graph, "inside", place, place + 1) if free else None
+        place += free
+        if values:
+            option = graph.add("ArgMax", scores[entry], axis=-1, keepdims=1)
+            listed = graph.constant(f"values.{entry}", np.array([*values, *[0.0] * free], np.float32))
+            chosen = graph.add("Gather", listed, option, axis=0)
+            none = graph.constant(f"none.{entry}", np.array(len(values), np.int64))
+            column = chosen if number is None else graph.add("Where", graph.add("Equal", option, none), number, chosen)
+        else:
+            column = number
+        columns.append(column)
+    graph.add("Concat", *columns, name=ACTION, axis=-1)
+    return (_kind(policy), policy.observation_shape), {ACTION: ("FLOAT", [bounds.size]), **outputs}
+
+
+def _gaussian(graph: Graph, together: str, first: int, head: Squashing, name: str) -> int:
+    """The action of the mean under this name, the mean and the log spread; returns how many numbers each is."""
     middle, half = np.asarray(head.middle)[0], np.asarray(head.half)[0]
     size, (low, high) = len(middle), LOG_STDS
-    ends = [graph.constant(f"end.{n}", np.array([end], np.int64)) for n, end in enumerate((0, size, 2 * size, -1))]
-    graph.add("Slice", together, ends[0], ends[1], ends[3], name=MEAN)
-    raw = graph.add("Tanh", graph.add("Slice", together, ends[1], ends[2], ends[3]))
+    _part(graph, together, first, first + size, MEAN)
+    raw = graph.add("Tanh", _part(graph, together, first + size, first + 2 * size))
     width = graph.constant("half the range of log spreads", np.array(0.5 * (high - low), np.float32))
     centre = graph.constant("middle of the range of log spreads", np.array(0.5 * (high + low), np.float32))
     graph.add("Add", graph.add("Mul", raw, width), centre, name=LOG_SPREAD)
     reached = graph.add("Mul", graph.add("Tanh", MEAN), graph.constant("half", half))
     action = graph.add("Add", reached, graph.constant("middle", middle))
     above = graph.add("Max", action, graph.constant("lowest", middle - half))  # whatever rounding does
-    graph.add("Min", above, graph.constant("highest", middle + half), name=ACTION)
-    return (_kind(policy), policy.observation_shape), {name: ("FLOAT", [size]) for name in (ACTION, MEAN, LOG_SPREAD)}
+    graph.add("Min", above, graph.constant("highest", middle + half), name=name)
+    return size
+
+
+def _part(graph: Graph, x: str, first: int, last: int, name: str | None = None) -> str:
+    """These columns."""
+    number = len(graph.nodes)
+    ends = [graph.constant(f"end.{number}.{n}", np.array([end], np.int64)) for n, end in enumerate((first, last, -1))]
+    return graph.add("Slice", x, *ends, name=name)
 
 
 def _table(graph: Graph, policy: TabularPolicy) -> tuple[Input, Outputs]:

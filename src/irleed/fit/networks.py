@@ -18,6 +18,7 @@ from irleed.data.demonstrations import Demonstrations
 from irleed.data.transitions import Transitions, are_choices, stack
 from irleed.envs.step import Actions, Bounds
 from irleed.errors import DivergedError
+from irleed.fit import vectors
 from irleed.fit.consensus import Consensus, consensus, settled
 from irleed.fit.crossfit import resampled_rows, taken
 from irleed.fit.defaults import Algorithm, network_algorithm
@@ -112,12 +113,16 @@ def fit_networks(
     parameters = jax.tree.map(lambda leaf: np.asarray(leaf)[kept], state.parameters)
     policy = EnsemblePolicy(jax.vmap(learner.policy)(parameters), learnt_from.conditioning)
     policy = jax.tree.map(np.asarray, policy)
-    expertise = _counted(judge(seen.names, learner, parameters, data), seen).without_few()
+    expertise = judge(seen.names, learner, parameters, data)
+    if isinstance(actions, Bounds) and len(data.demonstrator) == seen.transitions:
+        unseen = vectors.held_out(seen, [chosen[member] for member in kept])
+        expertise = vectors.judged(expertise, learner, parameters, data, seen.episode, actions, unseen)
+    expertise = _counted(expertise, seen).without_few()
     if judged is not None:
         expertise = by_the_others(expertise, judged)
     earned = () if backend is None else policy_returns(play_key, backend, policy, EPISODES)
     earned += () if backend is None else demonstrated(demonstrations)
-    chance = at_chance(seen, expertise, continuous=isinstance(actions, Bounds))
+    chance = at_chance(seen, expertise, actions)
     return Fit(
         policy=policy,
         expertise=expertise,

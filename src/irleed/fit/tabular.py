@@ -72,7 +72,7 @@ def fit(
         history=tuple(history),
         steps=int(history[-1]["step"]) if history else 0,
         converged=bool(algorithm.converged(state)),
-        warnings=(*few(demonstrations, POSTERIOR), *at_chance(demonstrations, expertise)),
+        warnings=(*few(demonstrations, POSTERIOR), *at_chance(demonstrations, expertise, mdp.actions)),
         seconds=time.perf_counter() - began,
     )
 

@@ -14,6 +14,7 @@ from irleed.algorithms.agent import AbstractAgent
 from irleed.algorithms.base import AbstractOffline
 from irleed.data import lazy
 from irleed.data import summary as cautions
+from irleed.data.choices import choices
 from irleed.data.conditioning import Conditioning, Ranges
 from irleed.data.demonstrations import Demonstrations
 from irleed.data.transitions import are_choices
@@ -49,7 +50,10 @@ def check(data: Demonstrations, algorithm: Algorithm, backend: AbstractBackend |
         got = f"{type(algorithm).__name__}, which is for one whole number each"
         expected = "an algorithm for actions that are any numbers"
         raise SpaceError("actions", got=got, expected=expected, remedy="choose irleed, iq, ileed or bc")
-    return _choices(np.asarray(data.action), backend) if discrete else _bounds(vectors(data), backend)
+    if discrete:
+        return _choices(np.asarray(data.action), backend)
+    bounds = _bounds(vectors(data), backend)
+    return _with_choices(bounds, vectors(data), backend) if isinstance(algorithm, AbstractOffline) else bounds
 
 
 def needed(backend: AbstractBackend | None) -> AbstractBackend:
@@ -118,25 +122,38 @@ def clipped(data: Demonstrations, bounds: Bounds) -> Demonstrations:
     return eqx.tree_at(lambda d: d.action, data, action.astype(np.asarray(data.action).dtype))
 
 
-def at_chance(data: Demonstrations, expertise: Expertise, *, continuous: bool = False) -> list[str]:
+def at_chance(data: Demonstrations, expertise: Expertise, actions: Actions) -> list[str]:
     """A sentence, if the mean log likelihood is that of a policy which does not look at the observation.
 
-    Such a policy takes actions as often as they occur in the data or, if they are continuous, by a normal distribution
-    of their mean and variance. Its parameters are counted against it (AIC), so that little data raise no alarm.
+    Such a policy takes actions as often as they occur in the data or, of vectors, each option of a choice as often, and
+    other numbers by a normal distribution of their mean and variance. Its parameters are counted against it (AIC), so
+    that little data raise no alarm.
     """
     action = np.asarray(data.action).reshape(data.transitions, -1)
-    if continuous:
-        variance = action.astype(float).var(0)
-        blind, free = -0.5 * np.log(2 * np.pi * np.e * variance).sum(), 2 * len(variance)
-    else:
-        _, count = np.unique(action, return_counts=True)
-        blind, free = float(np.log(count / count.sum()) @ count / count.sum()), len(count) - 1
+    kinds = (((), False),) if isinstance(actions, int) else tuple(zip(actions.values, actions.free, strict=True))
+    parts = [_blind(column, values, free) for column, (values, free) in zip(action.T, kinds, strict=True)]
+    blind, free = sum(level for level, _ in parts), sum(count for _, count in parts)
     blind -= free / data.transitions
     found = float(np.average(expertise.log_likelihood, weights=expertise.transitions))
     if free == 0 or not found < blind + GAIN * action.shape[1]:
         return []
     compared = f"{found:.3f} a transition, where a policy that ignores observations has {blind:.3f}"
     return [f"log likelihood at chance: {compared}; little or nothing was learnt of how actions depend on them"]
+
+
+def _blind(column: Shaped[np.ndarray, " N"], values: tuple[float, ...], free: bool) -> tuple[float, int]:
+    """The mean log likelihood of an entry by such a policy, and how many parameters that has."""
+    inside = np.full(len(column), free)
+    level, count = 0.0, 0
+    if values or not free:
+        option = np.where(free & ~np.isin(column, np.asarray(values, column.dtype)), np.nan, column)
+        inside = np.isnan(option)
+        _, often = np.unique(option, return_counts=True)
+        level, count = float(np.log(often / often.sum()) @ often / often.sum()), len(often) - 1
+    if inside.any() and np.ptp(column[inside]) > 0:
+        variance = float(column[inside].astype(float).var())
+        level, count = level - 0.5 * np.log(2 * np.pi * np.e * variance) * inside.mean(), count + 2
+    return level, count
 
 
 def _choices(action: np.ndarray, backend: AbstractBackend | None) -> int:
@@ -183,6 +200,20 @@ def _bounds(action: Shaped[np.ndarray, "N A"], backend: AbstractBackend | None) 
         expected = f"{bounds.low[column]:g} to {bounds.high[column]:g}, the environment's"
         raise SpaceError("actions", got=got, expected=expected, remedy="--clip brings them within")
     return bounds
+
+
+def _with_choices(bounds: Bounds, action: Shaped[np.ndarray, "N A"], backend: AbstractBackend | None) -> Bounds:
+    """The same with the entries that are choices; nobody told us the bounds of those but the values themselves."""
+    low, high = bounds.low.copy(), bounds.high.copy()
+    values: list[tuple[float, ...]] = [()] * bounds.size
+    free = [True] * bounds.size
+    for each in choices(action):
+        values[each.entry], free[each.entry] = each.values, each.free
+        if backend is None:
+            ends = action[:, each.entry]
+            low[each.entry] = min(each.values) if min(each.values) == ends.min() else low[each.entry]
+            high[each.entry] = max(each.values) if max(each.values) == ends.max() else high[each.entry]
+    return Bounds(low, high, values, free)
 
 
 def _own_bounds(ranges: Ranges) -> tuple[np.ndarray, np.ndarray]:

@@ -2,7 +2,9 @@
 
 - `demonstrators`: precision, bias, their gauge and priors (Eq. 6).
 - `actions`: distributions of discrete actions and of vectors, and how a precision and a bias change them.
+- `mixed`: distributions of vectors some of whose entries are choices, and the head for any actions.
 - `noise`: demonstrators of continuous actions as noise around a shared policy.
+- `residuals`: their precision, bias and gain, by how their actions differ from the shared policy's.
 - `networks`: perceptrons, and biases made of them.
 - `expertise`: the answer about the demonstrators.
 """
@@ -10,6 +12,7 @@
 from irleed.model.actions import ActionDistribution, Categorical, SquashedGaussian
 from irleed.model.demonstrators import Demonstrators, Prior, gauge, perceived
 from irleed.model.expertise import Expertise
+from irleed.model.mixed import Mixed
 from irleed.model.networks import Mlp
 
 __all__ = [
@@ -17,6 +20,7 @@ __all__ = [
     "Categorical",
     "Demonstrators",
     "Expertise",
+    "Mixed",
     "Mlp",
     "Prior",
     "SquashedGaussian",

@@ -1,8 +1,9 @@
 r"""Distributions of actions, and how a demonstrator's precision and bias change them.
 
-There are two: `Categorical`, of discrete actions, and `SquashedGaussian`, of vectors within bounds. Either is
-$\pi(a|s) \propto \exp Q(s, a)$ for some $Q$; demonstrator $i$ acts by $\exp(\beta_i(Q + \epsilon_i))$ (Eq. 5), which is
-a distribution of the same kind, see `ActionDistribution.as_demonstrator`.
+There are `Categorical`, of discrete actions, `SquashedGaussian`, of vectors within bounds, and, of vectors some of
+whose entries are choices, `irleed.model.mixed.Mixed`. Each is $\pi(a|s) \propto \exp Q(s, a)$ for some $Q$;
+demonstrator $i$ acts by $\exp(\beta_i(Q + \epsilon_i))$ (Eq. 5), which is a distribution of the same kind, see
+`ActionDistribution.as_demonstrator`.
 
 A squashed Gaussian samples $z \sim N(\mu, \sigma^2)$ and acts by $a = m + h \tanh z$, where $m$ and $h$ are the middle
 and half the width of the bounds. Its $Q$ is quadratic in $z$ and its biases are linear in $z$: $\beta_i$ divides the
@@ -41,8 +42,8 @@ class ActionDistribution(eqx.Module):
         """The log probability of an action, or its log density in the action's own units."""
 
     @abc.abstractmethod
-    def uniform_log_prob(self) -> Float[Array, "..."]:
-        """The log probability, or log density, of any action under the uniform distribution."""
+    def uniform_log_prob(self, action: Shaped[Array, "..."]) -> Float[Array, "..."]:
+        """The log probability, or log density, of an action under the uniform distribution."""
 
     @abc.abstractmethod
     def sample(self, key: Key) -> Shaped[Array, "..."]:
@@ -82,7 +83,7 @@ class Categorical(ActionDistribution):
         """The log probability of an action."""
         return self.logit(action) - self.log_partition()
 
-    def uniform_log_prob(self) -> Float[Array, "*B"]:
+    def uniform_log_prob(self, action: Int[Array, "*B"]) -> Float[Array, "*B"]:
         """Minus the logarithm of the number of actions."""
         return jnp.full(self.logits.shape[:-1], -np.log(self.logits.shape[-1]), self.logits.dtype)
 
@@ -124,12 +125,20 @@ class SquashedGaussian(ActionDistribution):
 
     def log_prob(self, action: Float[Array, "*B A"]) -> Float[Array, "*B"]:
         """The log density of an action, in its own units."""
-        slope = log_slope(self.squashing.unsquashed(action)) + self.squashing.log_half(action)
-        return self.logit(action) - self.log_partition() - jnp.sum(slope, -1)
+        return self.logit(action) - self.log_partition() - jnp.sum(self.log_slopes(action), -1)
 
-    def uniform_log_prob(self) -> Float[Array, "*B"]:
+    def log_densities(self, action: Float[Array, "*B A"]) -> Float[Array, "*B A"]:
+        """The log density of the z behind each number of an action."""
+        standard = (self.squashing.unsquashed(action) - self.mean) * jnp.exp(-self.log_std)
+        return -0.5 * standard**2 - self.log_std - LOG_NORMALISER
+
+    def log_slopes(self, action: Float[Array, "*B A"]) -> Float[Array, "*B A"]:
+        """By how much less dense each number of an action is than the z behind it."""
+        return log_slope(self.squashing.unsquashed(action)) + self.squashing.log_half(action)
+
+    def uniform_log_prob(self, action: Float[Array, "*B A"]) -> Float[Array, "*B"]:
         """Minus the logarithm of the volume of the box."""
-        return -jnp.sum(self.squashing.log_half(self.mean) + np.log(2.0), -1)
+        return -jnp.sum(self.squashing.log_half(action) + np.log(2.0), -1)
 
     def sample(self, key: Key) -> Float[Array, "*B A"]:
         """A sampled action."""
@@ -159,6 +168,22 @@ class SquashedGaussian(ActionDistribution):
         """The distribution in one or some of many states."""
         return SquashedGaussian(self.mean[states], self.log_std[states], self.squashing)
 
+    def with_noise(self, log_std: Float[Array, " A"]) -> "SquashedGaussian":
+        """The same means, with noise of the same standard deviation in every state, for `noise_log_prob`."""
+        return SquashedGaussian(self.mean, jnp.broadcast_to(log_std, self.mean.shape), self.squashing)
+
+    def unit_mean(self) -> Float[Array, "*B A"]:
+        """The greedy action, scaled to bounds from -1 to 1."""
+        return jnp.tanh(self.mean)
+
+    def entry_log_std(self, log_std: Float[Array, " A"]) -> Float[Array, " A"]:
+        """Of each entry, that noise's."""
+        return log_std
+
+    def no_bias(self) -> Float[Array, "*B A"]:
+        """A bias of zero."""
+        return jnp.zeros_like(self.mean)
+
     def noise_misfit(self, action: Float[Array, "*B A"]) -> Float[Array, "*B A"]:
         r"""Minus the log density, but for a constant, of each number of an action if noise is added after squashing.
 
@@ -169,7 +194,11 @@ class SquashedGaussian(ActionDistribution):
 
     def noise_log_prob(self, action: Float[Array, "*B A"]) -> Float[Array, "*B"]:
         """The log density of an action, in its own units, if noise is added after squashing."""
-        return -jnp.sum(self.noise_misfit(action) + LOG_NORMALISER + self.squashing.log_half(action), -1)
+        return -jnp.sum(self.noise_misfit(action) + self.noise_level(action), -1)
+
+    def noise_level(self, action: Float[Array, "*B A"]) -> Float[Array, "*B A"]:
+        """The constant that `noise_misfit` leaves out."""
+        return LOG_NORMALISER + self.squashing.log_half(action)
 
     def _sample_z(self, key: Key) -> tuple[Float[Array, "*B A"], Float[Array, "*B A"]]:
         noise = jax.random.normal(key, self.mean.shape, jnp.float32)
@@ -245,11 +274,6 @@ class Squashing(AbstractHead):
         """Middle and half the width in the shape of `values`; they are held fixed in training."""
         held = jax.lax.stop_gradient((jnp.asarray(self.middle), jnp.asarray(self.half)))
         return jnp.broadcast_to(held[0], values.shape), jnp.broadcast_to(held[1], values.shape)
-
-
-def head_of(actions: int | Bounds, sharpness: Float[Array, ""] | float = 1.0) -> AbstractHead:
-    """The head for so many discrete actions, or for vectors within bounds, to which `sharpness` does not apply."""
-    return Softmax(jnp.asarray(sharpness, jnp.float32)) if isinstance(actions, int) else Squashing.into(actions)
 
 
 def log_slope(z: Float[Array, "..."]) -> Float[Array, "..."]:

@@ -33,6 +33,8 @@ class Expertise(eqx.Module):
     - `weight`: their share in what is known about the shared reward, or in the shared policy; sums to one.
     - `skill`: the share of the advantage over random actions that they realise, by the values that a policy has learnt
       from the others alone; 1 at most, 0 as good as random, negative worse. None where it is not estimated.
+    - `gain`, `offset`: of vectors, how large actions are relative to the shared policy's, and how far they are off on
+      average, in the action's own units; NaN for entries that are choices. None where an algorithm knows neither.
 
     An ensemble's intervals say nothing of a demonstrator with a handful of transitions, of whom every resample is the
     same: `without_few` removes them, and who has fewer than 10 transitions and no interval is not ranked. The posterior
@@ -52,6 +54,8 @@ class Expertise(eqx.Module):
     skill: Float[Array, " D"] | None = None
     skill_low: Float[Array, " D"] | None = None
     skill_high: Float[Array, " D"] | None = None
+    gain: Float[Array, " D"] | None = None
+    offset: Float[Array, "D A"] | None = None
 
     @property
     def ranking(self) -> tuple[str, ...]:
@@ -112,7 +116,7 @@ class Expertise(eqx.Module):
     def to_frame(self) -> Any:
         """A pandas DataFrame, a row for each demonstrator, by name, in the order of the ranking."""
         pandas = library("pandas", "formats")
-        columns = {name: np.asarray(getattr(self, name)) for name in self._columns}
+        columns = {name: list(np.asarray(getattr(self, name))) for name in self._columns}
         frame = pandas.DataFrame(columns, index=pandas.Index(self.names, name="demonstrator"))
         return frame.iloc[self._order]
 
@@ -175,6 +179,8 @@ def _interval(value: Scalar, low: Scalar, high: Scalar) -> str:
     return f"{value:.2f}" if np.isnan(low) else f"{value:.2f} [{low:.2f}, {high:.2f}]"
 
 
-def _plain(value: float) -> float | None:
-    """A number for JSON, which knows neither NaN nor infinity."""
+def _plain(value: Any) -> Any:
+    """A number, or a list of them, for JSON, which knows neither NaN nor infinity."""
+    if np.ndim(value):
+        return [_plain(each) for each in value]
     return float(value) if np.isfinite(value) else None

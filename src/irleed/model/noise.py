@@ -13,26 +13,28 @@ from irleed._typing import Array, Float, Int
 from irleed.data.transitions import Row
 from irleed.model.actions import SquashedGaussian
 from irleed.model.demonstrators import Description, log_precision_of
+from irleed.model.mixed import Mixed
+
+Vectors = SquashedGaussian | Mixed
 
 
 def noisy(
-    shared: SquashedGaussian,
-    log_std: Float[Array, " A"],
+    shared: Vectors,
+    log_std: Float[Array, " S"],
     log_precision: Float[Array, " D"],
     demonstrator: Int[Array, "*B"],
-    bias: Float[Array, "*B A"],
-) -> SquashedGaussian:
+    bias: Float[Array, "*B N"],
+) -> Vectors:
     """The demonstrator of each row, for the `noise_...` methods: their mean of z, and the noise of their actions."""
-    common = SquashedGaussian(shared.mean, jnp.broadcast_to(log_std, shared.mean.shape), shared.squashing)
-    return common.as_demonstrator(log_precision_of(log_precision, demonstrator), bias)
+    return shared.with_noise(log_std).as_demonstrator(log_precision_of(log_precision, demonstrator), bias)
 
 
 def misfit(
-    shared: SquashedGaussian,
-    log_std: Float[Array, " A"],
+    shared: Vectors,
+    log_std: Float[Array, " S"],
     log_precision: Float[Array, " D"],
     rows: Row,
-    bias: Float[Array, "B A"],
+    bias: Float[Array, "B N"],
 ) -> Float[Array, ""]:
     """The mean negative log likelihood, but for a constant, of demonstrated actions; the shared policy is held."""
     own = noisy(jax.lax.stop_gradient(shared), log_std, log_precision, rows.demonstrator, bias)
@@ -40,19 +42,19 @@ def misfit(
 
 
 def described(
-    shared: SquashedGaussian,
-    log_std: Float[Array, " A"],
+    shared: Vectors,
+    log_std: Float[Array, " S"],
     log_precision: Float[Array, " D"],
     demonstrator: Int[Array, ""],
-    bias: Float[Array, " A"] | None,
+    bias: Float[Array, " N"] | None,
     action: Float[Array, " A"],
 ) -> Description:
     """How one action is described; the size of a bias is how far it moves the greedy action, in noise at precision 1.
 
     No bias means that biases are not learnt.
     """
-    own = noisy(shared, log_std, log_precision, demonstrator, jnp.zeros_like(shared.mean) if bias is None else bias)
+    own = noisy(shared, log_std, log_precision, demonstrator, shared.no_bias() if bias is None else bias)
     if bias is None:
         return Description.without_bias(own.noise_log_prob(action))
-    moved = (jnp.tanh(own.mean) - jnp.tanh(shared.mean)) * jnp.exp(-log_std)
+    moved = (own.unit_mean() - shared.unit_mean()) * jnp.exp(-shared.entry_log_std(log_std))
     return Description(own.noise_log_prob(action), jnp.mean(moved**2), jnp.ones((), jnp.float32))

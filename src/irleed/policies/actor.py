@@ -11,7 +11,8 @@ from irleed._typing import Array, Float, Key, Scalar, Shaped
 from irleed.data.conditioning import Conditioning
 from irleed.data.transitions import Inputs
 from irleed.envs.step import Actions
-from irleed.model.actions import AbstractHead, ActionDistribution, Categorical, head_of
+from irleed.model.actions import AbstractHead, ActionDistribution, Categorical
+from irleed.model.mixed import head_of, outputs_of
 from irleed.model.networks import Activation, Mlp
 
 
@@ -45,8 +46,7 @@ class Actor(AbstractActor):
         sharpness: Scalar = 1.0,
     ) -> "Actor":
         """A perceptron for these actions; `sharpness` is that of the softmax over discrete ones."""
-        outputs = actions if isinstance(actions, int) else 2 * actions.size
-        return cls(Mlp.init(key, inputs, (*hidden, outputs), activation), head_of(actions, sharpness))
+        return cls(Mlp.init(key, inputs, (*hidden, outputs_of(actions)), activation), head_of(actions, sharpness))
 
     def __call__(self, observation: Float[Array, "..."]) -> ActionDistribution:
         """The distribution of actions in one state."""

@@ -13,14 +13,19 @@ from irleed.data.conditioning import Conditioning
 from irleed.envs.step import Actions, Bounds
 from irleed.errors import DataError, SpaceError
 from irleed.model.actions import ActionDistribution, Categorical, Softmax, Squashing
+from irleed.model.mixed import Mixing, outputs_of
 from irleed.model.networks import Mlp
 from irleed.policies.actor import Actor, EnsembleActor
 from irleed.policies.base import Policy, checked_actions
 from irleed.policies.layers import read_network, write_network
 
-DISCRETE, CONTINUOUS = "irleed-network-policy", "irleed-gaussian-policy"
+DISCRETE, CONTINUOUS, MIXED = "irleed-network-policy", "irleed-gaussian-policy", "irleed-mixed-policy"
 # By format, the arrays beside the layers, and how many axes each has after that of the members.
-FORMATS = {DISCRETE: {"sharpness": 0}, CONTINUOUS: {"middle": 1, "half": 1}}
+FORMATS = {
+    DISCRETE: {"sharpness": 0},
+    CONTINUOUS: {"middle": 1, "half": 1},
+    MIXED: {"least": 1, "most": 1, "values": 2, "count": 1, "free": 1},
+}
 
 
 class EnsemblePolicy(Policy):
@@ -37,6 +42,8 @@ class EnsemblePolicy(Policy):
     @property
     def actions(self) -> Actions:
         """The number of discrete actions, or the bounds of vectors."""
+        if isinstance(self.members.head, Mixing):
+            return self.members.head.bounds
         if isinstance(self.members.head, Squashing):
             middle, half = (np.asarray(part)[0] for part in (self.members.head.middle, self.members.head.half))
             return Bounds(middle - half, middle + half)
@@ -82,8 +89,12 @@ class EnsemblePolicy(Policy):
 
     def save(self, path: str | Path) -> None:
         """Write a safetensors file: arrays and a line of JSON, no code."""
-        form = CONTINUOUS if isinstance(self.members.head, Squashing) else DISCRETE
-        others = {name: getattr(self.members.head, name) for name in FORMATS[form]}
+        head = self.members.head
+        if isinstance(head, Mixing):
+            form, others = MIXED, _table(head.bounds, self.size)
+        else:
+            form = CONTINUOUS if isinstance(head, Squashing) else DISCRETE
+            others = {name: getattr(head, name) for name in FORMATS[form]}
         write_network(path, form, self.network, others, self.conditioning)
 
     @classmethod
@@ -93,8 +104,18 @@ class EnsemblePolicy(Policy):
         if form == DISCRETE:
             return cls(Actor(network, Softmax(**others)), conditioning)
         with refusing(path, "a saved policy"):
-            _check_bounds(others["middle"], others["half"], network.offsets[-1].shape[-1])
-        return cls(Actor(network, Squashing(**others)), conditioning)
+            bounds = _checked_bounds(**others)
+            if network.offsets[-1].shape[-1] != outputs_of(bounds):
+                raise ValueError(
+                    f"bounds of {bounds.size} numbers and layers with {network.offsets[-1].shape[-1]} outputs"
+                )
+        if form == CONTINUOUS:
+            return cls(Actor(network, Squashing(**others)), conditioning)
+        inside = Squashing.into(bounds.inside)
+        middle, half = (
+            np.repeat(np.asarray(each)[None], len(network.offsets[-1]), 0) for each in (inside.middle, inside.half)
+        )
+        return cls(Actor(network, Mixing(Squashing(middle, half), bounds)), conditioning)
 
     def _distributions(self, observation: ArrayLike) -> tuple[ActionDistribution, int, tuple[int, ...]]:
         """The distributions for a batch of observations, their number, and the batch's own shape.
@@ -140,12 +161,41 @@ def _log_likelihoods(found: ActionDistribution, action: Array) -> Float[Array, "
     return jax.vmap(lambda each, taken: each.log_prob(taken))(found, action)
 
 
-def _check_bounds(middle: np.ndarray, half: np.ndarray, outputs: int) -> None:
-    """Raise a ValueError unless these are the finite bounds of an action space, with two outputs for each number."""
-    if middle.shape != half.shape or outputs != 2 * middle.shape[-1]:
-        raise ValueError(f"bounds of {middle.shape[-1]} numbers and layers with {outputs} outputs")
-    if np.ptp(middle, 0).any() or np.ptp(half, 0).any():
+def _table(bounds: Bounds, members: int) -> dict[str, np.ndarray]:
+    """Bounds as arrays, the same for all members; `values` has zeros where an entry has fewer than others."""
+    values = np.zeros((bounds.size, max(map(len, bounds.values))), np.float32)
+    for row, own in zip(values, bounds.values, strict=True):
+        row[: len(own)] = own
+    found = {
+        "least": bounds.low,
+        "most": bounds.high,
+        "values": values,
+        "count": np.array(list(map(len, bounds.values)), np.float32),
+        "free": np.array(bounds.free, np.float32),
+    }
+    return {name: np.repeat(each[None], members, 0).astype(np.float32) for name, each in found.items()}
+
+
+def _checked_bounds(**parts: np.ndarray) -> Bounds:
+    """Bounds of the arrays of a file; a ValueError unless they are finite and those of an action space."""
+    shape = next(iter(parts.values())).shape
+    if any(each.shape[:2] != shape for each in parts.values()):
+        raise ValueError(f"bounds of {shape[-1]} numbers beside those of others")
+    if any(np.ptp(each, 0).any() for each in parts.values()):
         raise ValueError("bounds that differ between the members")
+    own = {name: each[0] for name, each in parts.items()}
     with np.errstate(over="ignore"):
-        if not np.isfinite([middle + half, middle - half]).all():
+        low = own["least"] if "least" in own else own["middle"] - own["half"]
+        high = own["most"] if "most" in own else own["middle"] + own["half"]
+        if not np.isfinite([low, high, high - low]).all():
             raise ValueError("bounds that are not finite")
+    if "values" not in own:
+        return Bounds(low, high)
+    if not (low < high).all():
+        raise ValueError("bounds whose lowest number is not the lowest")
+    count, free = own["count"], own["free"]
+    whole = np.isin(count, np.arange(own["values"].shape[-1] + 1)) & np.isin(free, (0, 1))
+    if not whole.all() or ((count == 0) & (free == 0)).any():
+        raise ValueError("entries of actions that are neither choices nor numbers")
+    values = [row[: int(number)].tolist() for row, number in zip(own["values"], count, strict=True)]
+    return Bounds(low, high, values, free.astype(bool).tolist())

@@ -33,7 +33,7 @@ class BehaviourCloning(AbstractOffline):
     @classmethod
     def continuous(cls, **settings) -> "BehaviourCloning":
         """The settings for vectors."""
-        return cls(**{"hidden": (128, 128), "batch_size": 64, **settings})
+        return cls(**{"hidden": (128, 128), "activation": "relu", "batch_size": 64, **settings})
 
     @property
     def action_kinds(self) -> tuple[ActionKind, ...]:

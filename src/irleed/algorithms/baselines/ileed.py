@@ -79,7 +79,7 @@ class Ileed(AbstractOffline):
     @classmethod
     def continuous(cls, **settings) -> "Ileed":
         """The settings for vectors."""
-        return cls(**{"hidden": (128, 128), "batch_size": 64, **settings})
+        return cls(**{"hidden": (128, 128), "activation": "relu", "batch_size": 64, **settings})
 
     @property
     def action_kinds(self) -> tuple[ActionKind, ...]:
@@ -124,4 +124,4 @@ def mixture_log_prob(
 ) -> Float[Array, "*B"]:
     r"""$\log(\rho\,\pi(a) + (1 - \rho)\,u(a))$, with $u$ the uniform distribution."""
     follows, uniform = jnp.log(skill + LEAST), jnp.log(1.0 - skill + LEAST)
-    return jnp.logaddexp(follows + policy.log_prob(action), uniform + policy.uniform_log_prob())
+    return jnp.logaddexp(follows + policy.log_prob(action), uniform + policy.uniform_log_prob(action))

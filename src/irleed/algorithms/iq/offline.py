@@ -22,8 +22,9 @@ from irleed.algorithms.iq import objective
 from irleed.data.transitions import Inputs, Row, Transitions
 from irleed.envs.step import Actions
 from irleed.model import noise
-from irleed.model.actions import ActionDistribution, SquashedGaussian
+from irleed.model.actions import ActionDistribution
 from irleed.model.demonstrators import gauge, log_precision_of, precision_weights
+from irleed.model.mixed import bias_size, spread_size
 from irleed.model.networks import AbstractBias, Activation, Linear, Mlp, biases
 from irleed.policies.actor import Actor
 
@@ -88,7 +89,7 @@ class OfflineIrleed(AbstractOffline):
     @classmethod
     def continuous(cls, **settings) -> "OfflineIrleed":
         """The settings for vectors; with ``**IQ_LEARN``, those of IQ-Learn."""
-        sizes = {"hidden": (128, 128), "batch_size": 64, "bias_hidden": (128, 128)}
+        sizes = {"hidden": (128, 128), "activation": "relu", "batch_size": 64, "bias_hidden": (128, 128)}
         bias = {"bias_learning_rate": 1e-4, "bias_penalty": 10.0}
         return cls(**{**sizes, **bias, "penalty": 0.01, **settings})
 
@@ -132,15 +133,16 @@ class OfflineIrleed(AbstractOffline):
     def parameters(self, key: Key, inputs: Inputs, actions: Actions, demonstrators: int) -> Parameters:
         """The initial parameters: precision 1, and bias 0 but for networks of discrete actions."""
         discrete = isinstance(actions, int)
-        size = actions if discrete else actions.size
         actor_key, *level_keys, bias_key = jax.random.split(key, 2 if discrete else 3)
         biased = demonstrators if self.learns_bias else 0
         return Parameters(
             actor=Actor.init(actor_key, inputs, actions, self.hidden, self.activation, 1 / self.temperature),
             level=None if discrete else Mlp.init(level_keys[0], inputs, (*self.hidden, 1), self.activation),
-            log_std=jnp.zeros(0 if discrete else size, jnp.float32),
+            log_std=jnp.zeros(spread_size(actions), jnp.float32),
             log_precision=self._first_log_precision(demonstrators),
-            bias=biases(bias_key, biased, inputs, size, self.bias_hidden, self.activation, zero=not discrete),
+            bias=biases(
+                bias_key, biased, inputs, bias_size(actions), self.bias_hidden, self.activation, zero=not discrete
+            ),
         )
 
     def learning_rates(self) -> dict[str, Scalar]:
@@ -162,7 +164,7 @@ class OfflineIrleed(AbstractOffline):
             who, every = batch.demonstrator, jnp.ones_like(loss)
             loss = loss * precision_weights(parameters.log_precision, who, self.precision_exponent, every)
         given = parameters.log_std, parameters.log_precision, batch, self.bias_scale * bias
-        return jnp.mean(loss + biased) + noise.misfit(cast(SquashedGaussian, shared), *given)
+        return jnp.mean(loss + biased) + noise.misfit(cast(noise.Vectors, shared), *given)
 
     def terms(
         self, parameters: Parameters, rows: Row
@@ -211,7 +213,7 @@ class OfflineIrleed(AbstractOffline):
         if self._noisy(parameters):
             moved = self.bias_scale * bias[0] if self.learns_bias else None
             given = parameters.log_std, parameters.log_precision, who, moved, action
-            return noise.described(cast(SquashedGaussian, shared[0]), *given)
+            return noise.described(cast(noise.Vectors, shared[0]), *given)
         log_prob = self._own(parameters, shared, whose, bias).log_prob(action[None])[0]
         if not self.learns_bias:
             return Description.without_bias(log_prob)

@@ -1,0 +1,217 @@
+"""Distributions of vectors some of whose entries are choices, and the head for any actions.
+
+An entry that takes few values, such as a gripper's, has a probability for each of them: one bell cannot say that it is
+either open or closed. One that is often at a bound has a probability of being there, and a density in between.
+"""
+
+from collections.abc import Sequence
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from irleed._typing import Array, Float, Int, Key
+from irleed.envs.step import Actions, Bounds
+from irleed.model.actions import (
+    EDGE,
+    AbstractHead,
+    ActionDistribution,
+    Categorical,
+    Softmax,
+    SquashedGaussian,
+    Squashing,
+)
+
+
+class Mixed(ActionDistribution):
+    r"""Of vectors some of whose entries are choices, see `Bounds`.
+
+    The options of such an entry are its values and, if it is free as well, to be none of them; then it is as `inside`
+    says. With $Q(s, a)$ the sum of the logits of these options and of the log densities of the z behind free entries,
+    $\pi \propto \exp Q$. A demonstrator's precision and bias apply to the options and to what is inside, in turn.
+    """
+
+    choices: tuple[Categorical, ...]  # one for each entry that chooses
+    inside: SquashedGaussian  # of the free entries
+    bounds: Bounds = eqx.field(static=True)
+
+    def options(self, action: Float[Array, "*B A"]) -> tuple[Int[Array, "*B"], ...]:
+        """Which option each choosing entry of an action is: the nearest value or, if it is free and off, none."""
+        edge, found = 0.5 * EDGE * (self.bounds.high - self.bounds.low), []
+        for entry in self.bounds.choosing:
+            values = self.bounds.values[entry]
+            off = jnp.abs(action[..., entry, None] - np.asarray(values, np.float32)[(None,) * (action.ndim - 1)])
+            nearest = jnp.argmin(off, -1)
+            none = (jnp.min(off, -1) > edge[entry]) & self.bounds.free[entry]
+            found.append(jnp.where(none, len(values), nearest).astype(jnp.int32))
+        return tuple(found)
+
+    def is_inside(self, action: Float[Array, "*B A"]) -> Float[Array, "*B M"]:
+        """1 for each free entry of an action that is none of its values, else 0."""
+        option = dict(zip(self.bounds.choosing, self.options(action), strict=True))
+        found = jnp.ones((*action.shape[:-1], sum(self.bounds.free)), jnp.float32)
+        for place, entry in enumerate(np.flatnonzero(self.bounds.free).tolist()):
+            if entry in option:
+                inside = (option[entry] == len(self.bounds.values[entry])).astype(jnp.float32)
+                found = found.at[..., place].set(inside)
+        return found
+
+    def choice_log_prob(self, action: Float[Array, "*B A"]) -> Float[Array, "*B"]:
+        """The log probability of the options of an action."""
+        each = zip(self.choices, self.options(action), strict=True)
+        return sum((choice.log_prob(option) for choice, option in each), jnp.zeros(action.shape[:-1], jnp.float32))
+
+    def logit(self, action: Float[Array, "*B A"]) -> Float[Array, "*B"]:
+        """The logits of the options, and the log densities of the z behind free entries."""
+        density = jnp.sum(self.is_inside(action) * self.inside.log_densities(self.free_part(action)), -1)
+        return self.choice_log_prob(action) + self.log_partition() + density
+
+    def log_partition(self) -> Float[Array, "*B"]:
+        r"""$\sum\log\sum\exp$ of the logits of the options: the densities integrate to one."""
+        level = jnp.zeros(self.inside.mean.shape[:-1], jnp.float32)
+        return sum((choice.log_partition() for choice in self.choices), level)
+
+    def log_prob(self, action: Float[Array, "*B A"]) -> Float[Array, "*B"]:
+        """The log probability of the options, and the log density of other numbers in their own units."""
+        slope = jnp.sum(self.is_inside(action) * self.inside.log_slopes(self.free_part(action)), -1)
+        return self.logit(action) - self.log_partition() - slope
+
+    def uniform_log_prob(self, action: Float[Array, "*B A"]) -> Float[Array, "*B"]:
+        """All options of an entry have one probability, all numbers within the bounds one density."""
+        options = sum(np.log(count) for count in self.bounds.options if count)
+        width = self.inside.squashing.log_half(self.free_part(action)) + np.log(2.0)
+        return -jnp.sum(self.is_inside(action) * width, -1) - options
+
+    def sample(self, key: Key) -> Float[Array, "*B A"]:
+        """A sampled action."""
+        *keys, inside_key = jax.random.split(key, len(self.choices) + 1)
+        options = [choice.sample(own) for choice, own in zip(self.choices, keys, strict=True)]
+        return self._assembled(options, self.inside.sample(inside_key))
+
+    def sample_uniformly(self, key: Key) -> Float[Array, "*B A"]:
+        """An action whose options and numbers are sampled uniformly."""
+        *keys, inside_key = jax.random.split(key, len(self.choices) + 1)
+        options = [choice.sample_uniformly(own) for choice, own in zip(self.choices, keys, strict=True)]
+        return self._assembled(options, self.inside.sample_uniformly(inside_key))
+
+    def mode(self) -> Float[Array, "*B A"]:
+        """The most probable option of each entry, and the action of the mean."""
+        return self._assembled([choice.mode() for choice in self.choices], self.inside.mode())
+
+    def as_demonstrator(self, log_precision: Float[Array, "*B"], bias: Float[Array, "*B OM"]) -> "Mixed":
+        """Each part as a demonstrator's; biases are those of all options, then those of the free entries."""
+        ends = np.cumsum([choice.logits.shape[-1] for choice in self.choices]).tolist()
+        *parts, inside = jnp.split(bias, ends, -1)
+        choices = (choice.as_demonstrator(log_precision, own) for choice, own in zip(self.choices, parts, strict=True))
+        return Mixed(tuple(choices), self.inside.as_demonstrator(log_precision, inside), self.bounds)
+
+    def __getitem__(self, states: int | slice) -> "Mixed":
+        """The distribution in one or some of many states."""
+        return Mixed(tuple(choice[states] for choice in self.choices), self.inside[states], self.bounds)
+
+    def with_noise(self, log_std: Float[Array, " ME"]) -> "Mixed":
+        """The same choices, less certain by one number each, and the same means, with noise, see `SquashedGaussian`."""
+        free = self.inside.mean.shape[-1]
+        pairs = zip(self.choices, jnp.exp(-log_std[free:]), strict=True)
+        choices = tuple(Categorical(certainty * choice.logits) for choice, certainty in pairs)
+        return Mixed(choices, self.inside.with_noise(log_std[:free]), self.bounds)
+
+    def noise_misfit(self, action: Float[Array, "*B A"]) -> Float[Array, "*B ME"]:
+        """Minus the log density of free entries with noise, but for a constant, and of each option."""
+        inside = self.is_inside(action) * self.inside.noise_misfit(self.free_part(action))
+        each = zip(self.choices, self.options(action), strict=True)
+        return jnp.concatenate([inside, *(-choice.log_prob(option)[..., None] for choice, option in each)], -1)
+
+    def noise_log_prob(self, action: Float[Array, "*B A"]) -> Float[Array, "*B"]:
+        """The log probability of the options, and the log density of other numbers with noise."""
+        level = self.is_inside(action) * self.inside.noise_level(self.free_part(action))
+        return -jnp.sum(self.noise_misfit(action), -1) - jnp.sum(level, -1)
+
+    def entry_log_std(self, log_std: Float[Array, " ME"]) -> Float[Array, " A"]:
+        """Of each free entry, that noise's; choices have half their width."""
+        every = jnp.concatenate([log_std, jnp.zeros(1, jnp.float32)])
+        return every[np.where(self.bounds.free, np.cumsum(self.bounds.free) - 1, len(log_std))]
+
+    def no_bias(self) -> Float[Array, "*B OM"]:
+        """A bias of zero."""
+        return jnp.zeros((*self.inside.mean.shape[:-1], bias_size(self.bounds)), jnp.float32)
+
+    def unit_mean(self) -> Float[Array, "*B A"]:
+        """The mean of each choice and the greedy number of other entries, scaled to bounds from -1 to 1."""
+        middle, half = 0.5 * (self.bounds.high + self.bounds.low), 0.5 * (self.bounds.high - self.bounds.low)
+        numbers, columns = iter(jnp.moveaxis(self.inside.unit_mean(), -1, 0)), []
+        share = {e: jax.nn.softmax(choice.logits) for e, choice in zip(self.bounds.choosing, self.choices, strict=True)}
+        for entry, (values, free) in enumerate(zip(self.bounds.values, self.bounds.free, strict=True)):
+            column = next(numbers) if free else jnp.zeros(self.inside.mean.shape[:-1], jnp.float32)
+            if values:
+                unit = (np.asarray(values, np.float32) - middle[entry]) / half[entry]
+                column = share[entry][..., : len(values)] @ unit + (share[entry][..., -1] * column if free else 0.0)
+            columns.append(column)
+        return jnp.stack(columns, -1)
+
+    def free_part(self, action: Float[Array, "*B A"]) -> Float[Array, "*B M"]:
+        """The free entries of an action."""
+        return action[..., np.flatnonzero(self.bounds.free)]
+
+    def _assembled(self, options: Sequence[Int[Array, "*B"]], inside: Float[Array, "*B M"]) -> Float[Array, "*B A"]:
+        """The action of these options, with these numbers where an entry is free."""
+        option, columns = dict(zip(self.bounds.choosing, options, strict=True)), []
+        numbers = iter(jnp.moveaxis(inside, -1, 0))
+        for entry, (values, free) in enumerate(zip(self.bounds.values, self.bounds.free, strict=True)):
+            column = next(numbers) if free else None
+            if values:
+                own = np.asarray(values, np.float32)
+                chosen = jnp.asarray(own)[jnp.minimum(option[entry], len(own) - 1)]
+                column = chosen if column is None else jnp.where(option[entry] < len(own), chosen, column)
+            columns.append(column)
+        return jnp.stack(columns, -1)
+
+
+class Mixing(AbstractHead):
+    """Outputs are the logits of all options, then means and raw log standard deviations of the z of free entries."""
+
+    squashing: Squashing  # of the free entries
+    bounds: Bounds = eqx.field(static=True)
+
+    @classmethod
+    def into(cls, bounds: Bounds) -> "Mixing":
+        """Into these bounds."""
+        return cls(Squashing.into(bounds.inside), bounds)
+
+    def __call__(self, output: Float[Array, "*B out"]) -> Mixed:
+        """The options and the Gaussian of an output."""
+        *options, inside = self.parts(output)
+        return Mixed(tuple(map(Categorical, options)), self.squashing(inside), self.bounds)
+
+    def averaged(self, output: Float[Array, "K out"]) -> Mixed:
+        """The members' mean log probabilities of options, and the Gaussian of their mean output."""
+        *options, inside = self.parts(output)
+        choices = (Categorical(jnp.mean(jax.nn.log_softmax(own), 0)) for own in options)
+        return Mixed(tuple(choices), self.squashing.averaged(inside), self.bounds)
+
+    def parts(self, output: Float[Array, "*B out"]) -> Sequence[Float[Array, "*B part"]]:
+        """The outputs for each entry that chooses, and those for all free entries."""
+        return jnp.split(output, np.cumsum([count for count in self.bounds.options if count]).tolist(), -1)
+
+
+def head_of(actions: Actions, sharpness: Float[Array, ""] | float = 1.0) -> AbstractHead:
+    """The head for so many discrete actions, or for vectors within bounds, to which `sharpness` does not apply."""
+    if isinstance(actions, int):
+        return Softmax(jnp.asarray(sharpness, jnp.float32))
+    return Mixing.into(actions) if any(actions.options) else Squashing.into(actions)
+
+
+def bias_size(actions: Actions) -> int:
+    """How many numbers a bias has: one for each action, or one for each option and one for each free entry."""
+    return actions if isinstance(actions, int) else sum(actions.options) + sum(actions.free)
+
+
+def spread_size(actions: Actions) -> int:
+    """How many numbers say how large noise is: one for each free entry and one for each that chooses; 0 of choices."""
+    return 0 if isinstance(actions, int) else sum(actions.free) + len(actions.choosing)
+
+
+def outputs_of(actions: Actions) -> int:
+    """How many outputs of a network `head_of` takes."""
+    return actions if isinstance(actions, int) else sum(actions.options) + 2 * sum(actions.free)
