@@ -306,6 +306,39 @@ def test_a_policy_that_is_not_the_run_s_is_refused(tmp_path):
         Assessment.of(kept)
 
 
+def test_rows_and_frames_of_a_lerobot_folder_keep_its_numbers(tmp_path, capsys):
+    """So that weights join back: by episode_index, and frame by frame."""
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    source = tmp_path / "lift"
+    for place in ("data/chunk-000", "meta"):
+        (source / place).mkdir(parents=True)
+    lengths = [n + 1 for n in LENGTHS]
+    columns = {
+        "observation.state": np.arange(sum(lengths)) % 2,
+        "action": np.zeros(sum(lengths), int),
+        "episode_index": np.repeat([5, 6, 8, 9], lengths),
+        "index": np.arange(sum(lengths)) + 50,
+        "demonstrator": np.repeat(["anna", "ben", "anna", "ben"], lengths),
+    }
+    features = {name: {"dtype": "int64", "shape": [1]} for name in columns}
+    (source / "meta" / "info.json").write_text(json.dumps({"codebase_version": "v3.0", "features": features}))
+    parquet.write_table(arrow.table(columns), source / "data" / "chunk-000" / "file-000.parquet")
+    kept = folder(tmp_path / "run", states())
+    out, frames = tmp_path / "weights.parquet", tmp_path / "frames.parquet"
+    arguments = ["curate", str(source), "--run", str(kept), "--out", str(out), "--frames", str(frames)]
+    main(arguments)
+    assert f"wrote {frames}" in capsys.readouterr().out
+    by_episode, by_frame = (parquet.read_table(path).to_pydict() for path in (out, frames))
+    assert by_episode["episode_index"] == [5, 6, 8, 9] and by_episode["episode_name"] == ["5", "6", "8", "9"]
+    assert by_frame["index"] == columns["index"].tolist()
+    np.testing.assert_allclose(by_frame["weight"], np.repeat(by_episode["weight"], lengths))
+    with pytest.raises(ConfigError, match="got data in memory, expected a LeRobot folder"):
+        curate(load(source), kept, frames=tmp_path / "other.parquet")
+    with pytest.raises(SystemExit):
+        main([*arguments[:4], "--frames", str(frames)])
+    assert "an existing file" in capsys.readouterr().err
+
+
 @pytest.mark.optax
 def test_equally_good_demonstrators_keep_most_of_the_sample():
     """A fit of four who act alike, as networks estimate them: at least 80 % of their episodes in effect."""

@@ -48,7 +48,9 @@ def told(tmp_path_factory):
 def test_it_prints_who_is_how_good_beside_the_truth(told):
     _, printed = told
     interval = r"\d+\.\d\d \[\d+\.\d\d, \d+\.\d\d\]"
-    rows = re.findall(rf"^ (\w+) +{interval} +(\d+\.\d\d) +{interval} +(\d+) +(\d+) *$", printed, re.MULTILINE)
+    skill = r"-?\d+\.\d\d \[-?\d+\.\d\d, -?\d+\.\d\d\]"
+    line = rf"^ (\w+) +{skill} +{interval} +(\d+\.\d\d) +\d+\.\d\d +(\d+) +(\d+) *$"
+    rows = re.findall(line, printed, re.MULTILINE)
     assert sorted(rows) == [
         ("biased", "5.62", "10", "116"), ("good", "2.81", "0", "303"),
         ("noisy", "0.56", "0", "52"), ("random", "0.11", "0", "16"),

@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 
 import numpy as np
 import pytest
@@ -47,6 +48,18 @@ def test_the_table_has_a_row_for_each_with_intervals():
     ben, anna = (next(i for i, line in enumerate(lines) if name in line) for name in ("ben", "anna"))
     assert ben < anna, "the most precise first"
     assert "2.00 [1.00, 4.00]" in lines[ben] and "0.30 [0.12, 0.50]" in lines[ben] and " 11 " in lines[ben]
+
+
+def test_skill_comes_first_in_a_table_of_80_columns():
+    """Nothing is cut off there; a notebook has room for all."""
+    skill = {"skill": np.array([-0.25, 0.9]), "skill_low": np.array([-0.5, 0.8]), "skill_high": np.array([0.0, 1.0])}
+    found, file = expertise(["anna of many", "ben"], transitions=np.array([9e4, 5e3]), **skill), io.StringIO()
+    Console(file=file, width=80).print(found.table())
+    text = file.getvalue()
+    assert "…" not in text and found.ranking == ("ben", "anna of many")
+    assert re.search(r"anna of many +90000 +-0\.25 \[-0\.50, 0\.00\] +2\.00 \[1\.00, 4\.00\] +0\.30 +0\.50", text)
+    assert "0.30 [0.12, 0.50]" in found._repr_html_() and "-1.250" in found._repr_html_()
+    assert [row["skill_low"] for row in found.to_dict()] == [-0.5, 0.8]
 
 
 def test_without_intervals_the_value_stands_alone():

@@ -139,6 +139,7 @@ def curate(
     run: Fit | str | Path,
     *,
     out: str | Path | None = None,
+    frames: str | Path | None = None,
     share: float = 0.5,
     other_data: bool = False,
     expansion: float = EXPANSION,
@@ -153,6 +154,7 @@ def curate(
     - `out`: what to write, by its ending. ``.csv`` or ``.parquet``: a row of weights for each episode; ``.npz``: the
       episodes to keep; ``.hdf5``: a copy of a robomimic file with the masks irleed_keep and irleed_drop; none: a folder
       with the episodes to keep, of a Minari data set as such, else in the layout of the library imitation.
+    - `frames`: of a LeRobot folder, also write a new Parquet file with the `index` and the `weight` of every frame.
     - `share`: episodes of most weight are kept until they have this share of all transitions.
     - `other_data`: weigh data that the run was not fitted to: new episodes of the same demonstrators.
     - `expansion`: how many times its own size a file may take in memory, see `irleed.data.ReadOptions`.
@@ -161,11 +163,29 @@ def curate(
     known = Assessment.of(run, expansion)
     loaded = data if isinstance(data, Demonstrations) else load(data, known.reading)
     found = weigh(loaded, known, share, other_data=other_data, allow_few=allow_few)
-    if isinstance(data, str | Path) and robomimic.FORMAT.recognises(Path(data)):
-        found = dataclasses.replace(found, episode_names=tuple(robomimic.demo_names(Path(data))))
+    source = None if isinstance(data, Demonstrations) else Path(data)
+    found = dataclasses.replace(found, episode_names=_names(source, known.reading))
+    if frames is not None:
+        _write_frames(source, Path(frames), found, known.reading)
     if out is not None:
-        _write(None if isinstance(data, Demonstrations) else Path(data), Path(out), loaded, found)
+        _write(source, Path(out), loaded, found)
     return found
+
+
+def _names(source: Path | None, reading: ReadOptions) -> tuple[str, ...] | None:
+    """What a file calls its episodes, where its format has names for them."""
+    if source is not None and robomimic.FORMAT.recognises(source):
+        return robomimic.demo_names(source)
+    if source is not None and lerobot.FORMAT.recognises(source):
+        return lerobot.episode_names(source, reading)
+    return None
+
+
+def _write_frames(source: Path | None, out: Path, found: Curation, reading: ReadOptions) -> None:
+    if source is None or not lerobot.FORMAT.recognises(source):
+        got, expected = "other data" if source else "data in memory", "a LeRobot folder, whose frames have an index"
+        raise ConfigError(f"--frames {out}", got=got, expected=expected, remedy="leave --frames out")
+    lerobot.write_frame_weights(out, source, found.weight, reading)
 
 
 def weigh(
@@ -288,7 +308,9 @@ def _csv(source: Path | None, out: Path, data: Demonstrations, found: Curation) 
 def _parquet(source: Path | None, out: Path, data: Demonstrations, found: Curation) -> None:
     rows = found.rows()
     columns = {name: [row[name] for row in rows] for name in rows[0] if name not in ("episode", "quality_score")}
-    lerobot.write_weights(out, [row["episode"] for row in rows], [row["quality_score"] for row in rows], **columns)
+    of_lerobot = source is not None and lerobot.FORMAT.recognises(source)
+    episode = [int(row["episode_name"]) if of_lerobot else row["episode"] for row in rows]
+    lerobot.write_weights(out, episode, [row["quality_score"] for row in rows], **columns)
 
 
 def _npz(source: Path | None, out: Path, data: Demonstrations, found: Curation) -> None:

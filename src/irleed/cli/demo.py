@@ -117,13 +117,12 @@ def in_gauge(precision: list[float]) -> np.ndarray:
 
 def _expertise(expertise: Expertise, truth: dict[str, Any], earned: tuple[ReturnEstimate, ...]) -> Table:
     """IRLEED's estimates in the order of the ranking, beside the truth."""
-    caption = (
-        "90 % intervals; skill 1: as the others would act, 0: random; precision 1: the average; true bias: its scale"
-    )
-    ends = (expertise.skill, expertise.skill_low, expertise.skill_high)
-    skill = None if expertise.skill is None else [np.asarray(each) for each in ends]
+    caption = "90 % intervals; precision 1 is the average; true bias: its scale"
+    caption += "\nskill 1 is what the others would do, 0 as good as random" if expertise.skill is not None else ""
+    skill = expertise.skill_and_ends
     headings = ("demonstrator", "precision", "true\nprecision", "bias", "true\nbias", "mean\nreturn")
-    headings = headings if skill is None else (headings[0], "skill", *headings[1:])
+    if skill is not None:  # in 80 columns
+        headings = ("demonstrator", "skill", "precision", "true", "bias", "true", "return")
     table = _table("Each demonstrator's skill, by IRLEED", caption, headings)
     true = in_gauge(truth["precision"])
     for name in expertise.ranking:
@@ -133,7 +132,9 @@ def _expertise(expertise: Expertise, truth: dict[str, Any], earned: tuple[Return
             *(() if skill is None else (with_interval(*(each[i] for each in skill)),)),
             with_interval(expertise.precision[i], expertise.precision_low[i], expertise.precision_high[i]),
             f"{true[i]:.2f}",
-            with_interval(expertise.bias[i], expertise.bias_low[i], expertise.bias_high[i]),
+            with_interval(expertise.bias[i], expertise.bias_low[i], expertise.bias_high[i])
+            if skill is None
+            else f"{expertise.bias[i]:.2f}",
             f"{truth['bias_scale'][i]:.0f}",
             f"{earned[i].mean:.0f}",
         )

@@ -88,6 +88,8 @@ class CurateCommand:
     """What to write, by its ending. .csv or .parquet: a row of weights for each episode; .npz: the episodes to keep;
     .hdf5: a copy of a robomimic file with the masks irleed_keep and irleed_drop; none: a folder with the episodes to
     keep, of a Minari data set as such, else in the layout of the library imitation."""
+    frames: Path | None = None
+    """Of a LeRobot folder: also write a new Parquet file with the index and the weight of every frame."""
     share: float = 0.5
     """Episodes of most weight are kept until they have this share of all transitions."""
     other_data: bool = False
@@ -101,7 +103,7 @@ class CurateCommand:
 
     def run(self, console: Console) -> None:
         """Weigh, write what was asked for, and print."""
-        names = ("out", "share", "other_data", "expansion", "allow_few")
+        names = ("out", "frames", "share", "other_data", "expansion", "allow_few")
         found = curate(self.data, self.run_folder, **{name: getattr(self, name) for name in names})
         if self.json:
             size = found.effective_episodes
@@ -110,8 +112,9 @@ class CurateCommand:
             console.print(_table(found))
             share, count = found.effective_episodes, len(found.weight)
             say(console, f"Effective sample size of the weights: {share:.1f} of {count} episodes.")
-        if self.out is not None:
-            say(Console(stderr=True) if self.json else console, f"wrote {self.out}")
+        for path in (self.out, self.frames):
+            if path is not None:
+                say(Console(stderr=True) if self.json else console, f"wrote {path}")
 
 
 def _table(found: Curation, limit: int = 30) -> Table:

@@ -138,9 +138,7 @@ def write(folder: Path, found: Fit) -> None:
     found.policy.save(folder / POLICY)
     names, expertise = found.expertise.names, found.expertise
     precision = expertise.precision, expertise.precision_low, expertise.precision_high
-    skill = expertise.skill, expertise.skill_low, expertise.skill_high
-    known = None if any(each is None for each in skill) else cast(figures.Bars, skill)
-    figures.save(figures.expertise_bars(names, *precision, known), folder / "expertise")
+    figures.save(figures.expertise_bars(names, *precision, expertise.skill_and_ends), folder / "expertise")
     if found.bias is not None:
         answer["bias"] = np.asarray(found.bias).tolist()
     if origin.grid is not None and found.bias is not None and np.prod(origin.grid) == found.bias.shape[1]:

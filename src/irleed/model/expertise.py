@@ -24,7 +24,7 @@ UNRANKED = "(too few)"
 
 
 class Expertise(eqx.Module):
-    """Who is how good, and in what way: D demonstrators, with 90 % credible intervals.
+    """Skill, precision and bias of D demonstrators, with 90 % credible intervals.
 
     - `precision`: how consistently they choose, in the gauge where the mean of log precision is 0.
     - `bias`: how far their idea of the reward is off: the size of their bias relative to that of the shared weights;
@@ -67,6 +67,13 @@ class Expertise(eqx.Module):
         """Who can be compared with others: at least 10 transitions, or an interval that counts how few they are."""
         return (np.asarray(self.transitions) >= FEW) | ~np.isnan(np.asarray(self.precision_low))
 
+    @property
+    def skill_and_ends(self) -> tuple[Float[Array, " D"], Float[Array, " D"], Float[Array, " D"]] | None:
+        """Skill and the two ends of its intervals, where it is estimated."""
+        if self.skill is None or self.skill_low is None or self.skill_high is None:
+            return None
+        return self.skill, self.skill_low, self.skill_high
+
     def without_few(self) -> "Expertise":
         """The same without intervals of those with fewer than 10 transitions: not estimated."""
         few = np.asarray(self.transitions) < FEW
@@ -86,7 +93,11 @@ class Expertise(eqx.Module):
         ]
 
     def table(self, limit: int = 30) -> Table:
-        """A readable table, the most precise first."""
+        """A readable table in the order of the ranking.
+
+        To fit into 80 columns beside skill, bias has no interval there, and log likelihood is left out.
+        """
+        narrow = self.skill is not None
         table = Table(
             title="Expertise",
             caption=self._caption,
@@ -95,13 +106,15 @@ class Expertise(eqx.Module):
             padding=(0, 1, 0, 0),
         )
         for heading in self._headings:
+            if heading == "loglik" and narrow:
+                continue
             table.add_column(heading, justify="left" if heading == HEADINGS[0] else "right", no_wrap=True)
-        for row in self._rows(limit):
+        for row in self._rows(limit, narrow=narrow):
             table.add_row(*map(Text, row))
         return table
 
     def to_frame(self) -> Any:
-        """A pandas DataFrame, a row for each demonstrator, by name, the most precise first."""
+        """A pandas DataFrame, a row for each demonstrator, by name, in the order of the ranking."""
         pandas = library("pandas", "formats")
         columns = {name: list(np.asarray(getattr(self, name))) for name in self._columns}
         frame = pandas.DataFrame(columns, index=pandas.Index(self.names, name="demonstrator"))
@@ -133,20 +146,20 @@ class Expertise(eqx.Module):
 
     def _skill(self, i: int) -> tuple[str, ...]:
         """The cell of skill, if it is estimated."""
-        if self.skill is None or self.skill_low is None or self.skill_high is None:
-            return ()
-        return (_interval(self.skill[i], self.skill_low[i], self.skill_high[i]),)
+        found = self.skill_and_ends
+        return () if found is None else (_interval(*(each[i] for each in found)),)
 
-    def _rows(self, limit: int) -> list[tuple[str, ...]]:
-        """The cells of a table, the most precise first; of many, a last row says how many are left out."""
+    def _rows(self, limit: int, *, narrow: bool = False) -> list[tuple[str, ...]]:
+        """The cells of a table in the order of the ranking; of many, a last row says how many are left out."""
+        ends = [np.full(len(self.names), np.nan)] * 2 if narrow else [self.bias_low, self.bias_high]
         rows = [
             (
                 _text.name(self.names[i]),
                 f"{self.transitions[i]:.0f}" + ("" if self.ranked[i] else f" {UNRANKED}"),
                 *self._skill(int(i)),
                 _interval(self.precision[i], self.precision_low[i], self.precision_high[i]),
-                _interval(self.bias[i], self.bias_low[i], self.bias_high[i]),
-                f"{self.log_likelihood[i]:.3f}",
+                _interval(self.bias[i], *(end[i] for end in ends)),
+                *(() if narrow else (f"{self.log_likelihood[i]:.3f}",)),
                 f"{self.weight[i]:.2f}",
             )
             for i in self._order[:limit]

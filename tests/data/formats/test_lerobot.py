@@ -10,7 +10,7 @@ import pytest
 
 from irleed.data import Demonstrations, lazy
 from irleed.data.formats.base import ReadOptions
-from irleed.data.formats.lerobot import FORMAT, write_weights
+from irleed.data.formats.lerobot import FORMAT, episode_names, write_frame_weights, write_weights
 from irleed.data.lazy import LazyRows
 from irleed.errors import DataError
 
@@ -240,3 +240,17 @@ def test_other_weights_are_refused(tmp_path, call, said):
     assert not list(tmp_path.iterdir())
     with pytest.raises(DataError, match="does not exist"):
         write_weights(tmp_path / "none" / "weights.parquet", [0], [1.0])
+
+
+def test_every_frame_gets_the_weight_of_its_episode_by_its_own_index(tmp_path):
+    """Episodes and frames that another program left out keep their numbers."""
+    path = folder(tmp_path / "lift", episode_index=np.repeat([4, 2, 7], LENGTHS), index=np.arange(9) + 100)
+    assert episode_names(path, ReadOptions()) == ("4", "2", "7")
+    out = tmp_path / "frames.parquet"
+    write_frame_weights(out, path, [0.5, 1.0, 2.0], ReadOptions())
+    weight = [0.5, 0.5, 0.5, 1.0, 1.0, 2.0, 2.0, 2.0, 2.0]
+    assert pq.read_table(out).to_pydict() == {"index": list(range(100, 109)), "weight": weight}
+    with pytest.raises(DataError, match="3 episodes, expected 2"):
+        write_frame_weights(tmp_path / "other.parquet", path, [1.0, 1.0], ReadOptions())
+    with pytest.raises(DataError, match="no 'index'"):
+        write_frame_weights(tmp_path / "other.parquet", folder(tmp_path / "b", index=None), [1.0] * 3, ReadOptions())

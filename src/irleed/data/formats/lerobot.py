@@ -205,16 +205,56 @@ def read(path: Path, reading: ReadOptions) -> Demonstrations:
     return from_table(table, _vectors(rows), blank, ["action"], "demonstrator", path, budget)
 
 
+def episode_names(path: Path, reading: ReadOptions) -> tuple[str, ...]:
+    """The `episode_index` of each episode, in the order in which they are read."""
+    _, _, labels = _numbered_frames(path, reading, [])
+    return tuple(labels)
+
+
 def write_weights(
     out: Path, episode: Sequence[int] | np.ndarray, weight: Sequence[float] | np.ndarray, **columns: ArrayLike
 ) -> None:
     """Write a Parquet table with `episode_index`, `weight` and other columns, one row an episode."""
+    if "episode_index" in columns:
+        refuse(out, "episode_index twice", "every name once", "give the episodes by position alone")
+    _write(out, {"episode_index": np.asarray(episode, np.int64), "weight": np.asarray(weight, np.float64), **columns})
+
+
+def write_frame_weights(out: Path, source: Path, weight: Sequence[float] | np.ndarray, reading: ReadOptions) -> None:
+    """Write a Parquet table with `index` and `weight`, one row a frame: the weight of the frame's episode.
+
+    **Arguments:**
+
+    - `source`: the folder.
+    - `weight`: of each episode, in the order in which they are read.
+    """
+    frames, number, labels = _numbered_frames(source, reading, ["index"])
+    if len(labels) != len(weight):
+        refuse(source, f"{len(labels)} episodes", f"{len(weight)}, as many as weights", "give the data of the weights")
+    index, _ = numbers(frames, "index", source)
+    _write(out, {"index": np.asarray(index, np.int64), "weight": np.asarray(weight, np.float64)[number]})
+
+
+def _numbered_frames(path: Path, reading: ReadOptions, columns: list[str]) -> tuple[Any, np.ndarray, list[str]]:
+    """Columns of all frames, the place of each one's episode, and the `episode_index` of each place."""
+    files = _files(path, "data", reading.budget())
+    missing = [name for name in ("episode_index", *columns) if name not in files.names]
+    if missing:
+        refuse(path, f"no {missing[0]!r}", f"some of {listed(files.names, 20)}", "copy the folder again")
+    frames = files.read(["episode_index", *columns])
+    code, labels = labelled(frames, "episode_index", path)
+    start = starts(code)
+    number = np.repeat(np.arange(len(start)), np.diff(start, append=len(code)))
+    return frames, number, [str(labels[code[first]]) for first in start]
+
+
+def _write(out: Path, columns: Mapping[str, ArrayLike]) -> None:
+    """One Parquet table with a column `weight`, whole or not at all."""
     arrow, parquet = library("pyarrow", "formats"), library("pyarrow.parquet", "formats")
     entries = {name: np.asarray(values) for name, values in columns.items()}
-    entries = {"episode_index": np.asarray(episode, np.int64), "weight": np.asarray(weight, np.float64)} | entries
     lengths = ", ".join(f"{name} {values.shape}" for name, values in entries.items())
-    if any(values.shape != (len(entries["weight"]),) for values in entries.values()) or "episode_index" in columns:
-        refuse(out, lengths, "one value an episode in each column", "give columns of equal lengths, every name once")
+    if any(values.shape != (len(entries["weight"]),) for values in entries.values()):
+        refuse(out, lengths, "one value for each weight in each column", "give columns of equal lengths")
     if not np.all(np.isfinite(entries["weight"])):
         refuse(out, "weights that are not finite", "finite numbers", "leave these episodes out")
     if out.exists() or not out.parent.is_dir():
