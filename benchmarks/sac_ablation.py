@@ -25,7 +25,7 @@ from irleed.algorithms.iq import SacIrleed
 from irleed.experiments.hopper.data import ENV_ID, POLICIES, Teachers, data_sets, kept_demonstrations
 from irleed.experiments.statistics import interval
 from irleed.rollout import HostBackend
-from irleed.rollout.trials import learn_and_try
+from irleed.rollout.host import learn_and_evaluate
 from irleed.runs.checkpoint import Checkpointer
 from irleed.runs.directory import keep, kept, plain
 
@@ -81,7 +81,7 @@ def row(config: Config, name: str, backend: HostBackend) -> dict[str, np.ndarray
         keys = jax.random.split(learn_key, config.seeds)
         with Checkpointer(file.with_suffix(""), repr(sorted(fingerprint.items()))) as checkpointer:
             watched = {"every": config.every, "checkpointer": checkpointer}
-            state, curve = learn_and_try(agent, keys, backend, play_key, data, len(POLICIES), **watched)
+            state, curve = learn_and_evaluate(agent, keys, backend, play_key, data, len(POLICIES), **watched)
             precision = jax.vmap(agent.log_precision)(state.learner.parameters, data)
             lost = np.asarray(state.learner.diverged)
             found = {"curve": curve, "log_precision": np.asarray(precision), "lost": lost}

@@ -12,7 +12,7 @@ from irleed.cli import inspect
 from irleed.data import ReadOptions, lazy, load, summarise
 from irleed.envs.mdp import load_mdp
 from irleed.export import description, export
-from irleed.policies.files import load_policy
+from irleed.policies import load_policy
 from irleed.policies.tabular import TabularPolicy
 from irleed.report.page import report
 

@@ -227,6 +227,22 @@ def test_nothing_is_said_once_nobody_reads():
         assert command.stderr.read() == b"" and command.wait() == 1
 
 
+def test_a_source_tree_that_is_not_installed_says_so_in_one_line():
+    """As where the package's metadata are missing."""
+    missing = (
+        "import importlib.metadata as m, runpy\n"
+        "known = m.version\n"
+        "def version(name):\n"
+        "    if name == 'irleed': raise m.PackageNotFoundError(name)\n"
+        "    return known(name)\n"
+        "m.version = version\n"
+        "runpy.run_module('irleed', run_name='__main__')"
+    )
+    ended = subprocess.run([sys.executable, "-c", missing], capture_output=True, text=True, check=False)
+    assert ended.returncode == 2 and ended.stdout == "" and ended.stderr.count("\n") == 1
+    assert ended.stderr.startswith("irleed: not installed (") and "pip install -e ." in ended.stderr
+
+
 @pytest.fixture(scope="module")
 def experiments(tmp_path_factory):
     """The same small experiment twice, and with another seed."""

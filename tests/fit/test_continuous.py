@@ -18,8 +18,8 @@ from irleed.errors import DataError, SpaceError
 from irleed.fit.defaults import network_algorithm
 from irleed.fit.networks import fit_networks
 from irleed.fit.validation import check, clipped
+from irleed.policies import load_policy
 from irleed.policies.ensemble import EnsemblePolicy
-from irleed.policies.files import load_policy
 from irleed.rollout import HostBackend
 
 pytestmark = pytest.mark.optax

@@ -5,13 +5,17 @@ import sys
 from dataclasses import replace
 
 import equinox as eqx
+import jaxtyping
 import numpy as np
 import pytest
 
 import irleed
 from irleed.algorithms.iq import OfflineIrleed
+from irleed.algorithms.tabular.irleed import Irleed
 from irleed.analysis.curation import curate
+from irleed.cli import main
 from irleed.data import ReadOptions
+from irleed.envs.jax import CartPole
 from irleed.errors import ConfigError
 from irleed.export import export
 from irleed.runs.reader import read_fit
@@ -163,3 +167,75 @@ def test_without_pandas_one_line_says_how_to_get_it(fits, monkeypatch):
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(ConfigError, match=r"^pandas: got not installed.*irleed\[formats\]"):
         fits["tables"].expertise.to_frame()
+
+
+SHORT = {"algorithm": "bc", "steps": 5, "members": 2, "settings": {"hidden": (4,)}}
+
+
+def test_the_command_and_python_make_the_same_run(tmp_path, capsys):
+    """What run.json and fit.json say of it, and the policy, byte for byte; each resumes the other's."""
+    irleed.save(numbers(), tmp_path / "data.npz")
+    words = ["fit", str(tmp_path / "data.npz"), "--algorithm", "bc", "--steps", "5", "--members", "2"]
+    words += ["--set", "hidden=4"]
+    main([*words, "--out", str(tmp_path / "command")])
+    irleed.fit(tmp_path / "data.npz", out=tmp_path / "python", **SHORT)
+    one, other = (tmp_path / "command", tmp_path / "python")
+    for name in ("run.json", "fit.json"):
+        told = [json.loads((folder / name).read_text())["config"] for folder in (one, other)]
+        told = [{**each, "settings": None} for each in told]  # 4 and (4,) are two ways to write the same
+        assert told[0] == told[1]
+    assert (one / "policy.safetensors").read_bytes() == (other / "policy.safetensors").read_bytes()
+    assert (other / "report.html").exists() and f"report: {one / 'report.html'}\n" in capsys.readouterr().out
+    with pytest.raises(ConfigError, match="add --resume"):
+        irleed.fit(tmp_path / "data.npz", out=one, **SHORT)
+    again = irleed.fit(tmp_path / "data.npz", out=one, resume=True, **SHORT)
+    assert again.expertise.to_dict() == json.loads((other / "fit.json").read_text())["expertise"]
+    main([*words, "--out", str(other), "--resume"])
+
+
+def test_progress_and_baselines_in_python():
+    told = []
+    found = irleed.fit(numbers(), **SHORT, baselines=True, progress=lambda done, total, **figures: told.append(done))
+    assert list(found.baselines) == ["iq", "ileed"] and told == [1, 2, 3, 4, 5] * 3
+    assert all(each.members == 2 and not each.baselines for each in found.baselines.values())
+
+
+def test_what_was_learnt_from_the_data_alone_can_be_tried_in_an_environment():
+    """And is what it would be without one."""
+    data = irleed.Demonstrations.from_episodes(
+        [irleed.Episode(np.random.default_rng(n).normal(size=(6, 4)), np.arange(5) % 2, True, n % 2) for n in range(4)]
+    )
+    tried = irleed.fit(data, env=CartPole(), online=False, **SHORT)
+    alone = irleed.fit(data, **SHORT)
+    np.testing.assert_array_equal(tried.expertise.log_likelihood, alone.expertise.log_likelihood)
+    assert [row.episodes for row in tried.returns] == [50, 50] and alone.returns == ()
+    assert tried.origin.run == alone.origin.run
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"ends": "fail"}, "--ends: got fail, expected neutral or failure"),
+        ({"algorithm": "cloning"}, "--algorithm: got cloning, expected irleed or iq or ileed or bc for networks"),
+        ({"algorithm": Irleed()}, "--algorithm: got Irleed, expected irleed or iq"),
+        ({"algorithm": SMALL, "ends": "failure"}, "no such setting beside an algorithm that has its own"),
+        ({"online": False, "mdp": GRID}, "--online: got False, expected no such setting in an MDP"),
+        ({"algorithm": SMALL, "mdp": GRID}, "--algorithm: got OfflineIrleed, expected irleed or maxent in an MDP"),
+        ({"planner": "perfect", "mdp": GRID}, "--planner: got perfect, expected soft or averaged"),
+        ({"estimator": "exact", "mdp": GRID}, "--estimator: got exact, expected map or published or online"),
+        ({"mdp": GRID, "env": "FrozenLake-v1"}, "the MDP: got both"),
+        ({"resume": True}, "--resume: got no --out"),
+        ({"out": "run", "log": ("paper",)}, "--log: got paper, expected tensorboard or wandb"),
+        ({"settings": {"penalti": 1}}, "--set penalti: got an unknown setting"),
+    ],
+    ids=lambda given: given if isinstance(given, str) else "-".join(given),
+)
+def test_what_is_no_choice_is_refused_before_anything_is_written(given, said, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    jaxtyping.config.update("jaxtyping_disable", True)  # or annotations would be checked first, as they are in tests
+    try:
+        with pytest.raises(ConfigError) as caught:
+            irleed.fit(walks() if "mdp" in given else numbers(), **given)
+    finally:
+        jaxtyping.config.update("jaxtyping_disable", False)
+    assert said in str(caught.value) and list(tmp_path.iterdir()) == []

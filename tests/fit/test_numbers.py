@@ -15,7 +15,7 @@ from irleed.errors import SpaceError
 from irleed.fit.networks import fit_networks
 from irleed.fit.result import Fit
 from irleed.fit.validation import check, prepared
-from irleed.policies.files import load_policy
+from irleed.policies import load_policy
 from irleed.rollout import HostBackend
 
 pytestmark = pytest.mark.optax

@@ -5,20 +5,20 @@ import io
 import pytest
 from rich.console import Console
 
-from irleed.runs import progress
+from irleed.runs import logging
 
 
 @pytest.fixture
 def clock(monkeypatch):
     """Time that passes only when told to."""
     now = [100.0]
-    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(logging.time, "monotonic", lambda: now[0])
     return now
 
 
 def test_plain_lines_when_not_a_terminal(clock):
     file = io.StringIO()
-    with progress.shown(Console(file=file), "fit") as report:
+    with logging.progress_bar(Console(file=file), "fit") as report:
         for done in range(1, 51):
             clock[0] += 3.0
             report(done, 50)
@@ -31,7 +31,7 @@ def test_plain_lines_when_not_a_terminal(clock):
 
 def test_the_end_is_reported_however_fast(clock):
     file = io.StringIO()
-    with progress.shown(Console(file=file), "fit") as report:
+    with logging.progress_bar(Console(file=file), "fit") as report:
         report(1, 2)
         report(2, 2)
     assert file.getvalue() == "fit: 2/2, 0 s\n"
@@ -40,7 +40,7 @@ def test_the_end_is_reported_however_fast(clock):
 def test_figures_are_told_and_the_rate_is_that_since_work_went_on(clock):
     """What was done before, and the time before the first step, say nothing about the time left."""
     file = io.StringIO()
-    with progress.shown(Console(file=file, width=200), "fit") as report:
+    with logging.progress_bar(Console(file=file, width=200), "fit") as report:
         clock[0] += 7.0
         report(500, 10_000)
         for done in (1500, 2500):
@@ -55,7 +55,7 @@ def test_figures_are_told_and_the_rate_is_that_since_work_went_on(clock):
 def test_the_bar_shows_figures_and_the_rate():
     file = io.StringIO()
     console = Console(file=file, force_terminal=True, width=160, color_system=None)
-    with progress.shown(console, "fit") as report:
+    with logging.progress_bar(console, "fit") as report:
         for done in range(3):
             report(done, 7, loss=0.5)
     assert "2/7" in file.getvalue() and "/s" in file.getvalue() and "loss 0.5" in file.getvalue()
@@ -64,7 +64,7 @@ def test_the_bar_shows_figures_and_the_rate():
 def test_a_bar_on_a_terminal_that_is_gone_afterwards():
     file = io.StringIO()
     console = Console(file=file, force_terminal=True, width=80, color_system=None)
-    with progress.shown(console, "fit") as report:
+    with logging.progress_bar(console, "fit") as report:
         report(3, 7)
         console.print("in between")
     shown = file.getvalue()

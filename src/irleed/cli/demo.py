@@ -27,16 +27,17 @@ from irleed.data import Demonstrations, load, save
 from irleed.envs.jax import CartPole
 from irleed.envs.mdp import Gridworld, paper_gridworld, save_mdp
 from irleed.fit.defaults import Ends, Method
-from irleed.fit.door import OFFLINE, MethodName, fit
+from irleed.fit.door import fit
 from irleed.fit.networks import MEMBERS
+from irleed.fit.options import OFFLINE, MethodName
 from irleed.fit.result import Fit
 from irleed.model.expertise import Expertise, with_interval
 from irleed.policies.tabular import TabularPolicy
 from irleed.report import compare, figures
 from irleed.report.page import report
 from irleed.rollout.evaluation import ReturnEstimate
-from irleed.runs import progress
 from irleed.runs.directory import REPORT, occupied, prepare
+from irleed.runs.logging import progress_bar
 from irleed.simulation.mdp import Truth, simulate
 
 STEPS = 4_000  # a fifth of the usual, chosen for the time it takes alone
@@ -101,7 +102,7 @@ def fitted(folder: Path, method: str, seed: int, members: int, steps: int) -> Fi
     aside, title = Console(stderr=True), METHODS[method]
     settings = {"ends": ENDS.get(method, "neutral"), "members": members, "steps": steps, "seed": seed}
     settings |= {"env": CartPole(), "online": False, "out": folder / method, "resume": True}
-    with progress.shown(aside, title) as callback:
+    with progress_bar(aside, title) as callback:
         given = {**settings, "progress": callback, "warn": lambda line: say(aside, line)}
         found = fit(folder / DATA, algorithm=cast(Method, method), **given)
     for warning in found.warnings:
@@ -190,7 +191,7 @@ def in_gridworld(out: Path, seed: int, console: Console) -> None:
     settings = {"planner": "averaged", "endless": True}
     methods: dict[str, MethodName] = {"IRLEED": "irleed", "IRL": "maxent"}
     for name, method in methods.items():
-        with progress.shown(Console(stderr=True), name) as callback:
+        with progress_bar(Console(stderr=True), name) as callback:
             found[name] = fit(data, world.mdp, algorithm=method, **settings, progress=callback)
     expertise = found["IRLEED"].expertise
     console.print(expertise.table())

@@ -11,8 +11,8 @@ from rich.console import Console
 
 from irleed._io.text import say
 from irleed.experiments import control, gridworld, hopper, people
-from irleed.runs import progress
 from irleed.runs.directory import occupied
+from irleed.runs.logging import progress_bar
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ def _run(experiment: ModuleType, config: Any, console: Console) -> None:
     """Run the sweep, write the results, print them beside the paper's."""
     experiment.check(config)
     with occupied(config.out):
-        with progress.shown(Console(stderr=True), experiment.__name__.rpartition(".")[2]) as callback:
+        with progress_bar(Console(stderr=True), experiment.__name__.rpartition(".")[2]) as callback:
             outcome = experiment.sweep(config, callback)
         results = experiment.write(config, outcome)
     for warning in results.warnings:

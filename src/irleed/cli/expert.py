@@ -22,8 +22,8 @@ from irleed.algorithms.training import Progress
 from irleed.errors import ConfigError
 from irleed.model.networks import Mlp
 from irleed.rollout import AbstractBackend, HostBackend, greedy_action, make_backend
-from irleed.runs import progress
 from irleed.runs.directory import prepare
+from irleed.runs.logging import progress_bar
 from irleed.simulation import policies
 from irleed.simulation.critics import check_choices, check_fit, load_critic
 from irleed.simulation.experts import Experts, Stages, by_actor_critic, by_imitation, by_reward, shown_by
@@ -108,7 +108,7 @@ class ExpertCommand:
         """Train, try, keep the best."""
         learn_key, choice_key, report_key = jax.random.split(jax.random.key(self.seed), 3)
         with contextlib.closing(make_backend(self.env, self.workers)) as backend:
-            with progress.shown(Console(stderr=True), "expert") as callback:
+            with progress_bar(Console(stderr=True), "expert") as callback:
                 experts = self._trained(backend, learn_key, callback)
             first = backend.returns(choice_key, experts.policies, greedy_action, self.episodes).mean(1)
             again = backend.returns(report_key, experts.policies, greedy_action, self.episodes)

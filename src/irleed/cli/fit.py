@@ -20,8 +20,9 @@ from irleed.algorithms.tabular.paper_protocol import Published
 from irleed.data import ReadOptions
 from irleed.errors import ConfigError
 from irleed.fit.defaults import Ends, Method, network_algorithm
-from irleed.fit.door import DISCOUNT, OFFLINE, ONLINE, TABULAR, Estimator, MethodName, PlannerName, fit
+from irleed.fit.door import fit
 from irleed.fit.networks import MEMBERS
+from irleed.fit.options import DISCOUNT, OFFLINE, ONLINE, TABULAR, Estimator, MethodName, PlannerName
 from irleed.fit.result import Fit
 from irleed.fit.settings import settings_of
 from irleed.model.expertise import with_interval

@@ -15,7 +15,8 @@ from irleed._io.files import write_json
 from irleed._io.text import say
 from irleed.data import Demonstrations, save
 from irleed.errors import ConfigError
-from irleed.fit.door import DISCOUNT, PLANNERS, PlannerName, load_world
+from irleed.fit.door import PLANNERS, load_world
+from irleed.fit.options import DISCOUNT, PlannerName
 from irleed.fit.validation import refuse_ignored
 from irleed.rollout import make_backend
 from irleed.runs.directory import prepare

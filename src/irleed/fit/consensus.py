@@ -1,9 +1,9 @@
 r"""Each demonstrator judged by what the others would do, where the others have been.
 
 A network memorises whom it has learnt from, and takes for an expert whoever is alone somewhere. So nobody is judged
-by a policy that has learnt from them. For a demonstrator (or one fold of many) a policy is learnt from all others, stopped
-by the likelihood of episodes that it has not seen. By its values $Q$, with $A(s, a) = Q(s, a) - \bar Q(s)$ the advantage
-over a random action,
+by a policy that has learnt from them. For a demonstrator (or one fold of many) a policy is learnt from all others,
+stopped by the likelihood of episodes that it has not seen. By its values $Q$, with $A(s, a) = Q(s, a) - \bar Q(s)$ the
+advantage over a random action,
 
 - skill is $\sum A(s_t, a_t) / \sum \max_a A(s_t, a)$: the share of the advantage within reach that a demonstrator
   realises. 1: what the others would do, always; 0: as good as random actions; below: the opposite.
@@ -27,9 +27,18 @@ from irleed._typing import Bool, Float, Int, Key
 from irleed.algorithms.baselines.bc import BehaviourCloning
 from irleed.algorithms.iq import IQ_LEARN, OfflineIrleed
 from irleed.data.demonstrations import Demonstrations
-from irleed.data.transitions import Transitions
+from irleed.data.transitions import Transitions, stack
 from irleed.fit import posterior as statistics
-from irleed.fit.crossfit import MOST_HELD, MOST_ROWS, ROWS, held_out, resampled_rows, taken, train_until_held_out
+from irleed.fit.crossfit import (
+    MOST_HELD,
+    MOST_ROWS,
+    ROWS,
+    held_out,
+    of_one_length,
+    resampled_rows,
+    taken,
+    train_until_held_out,
+)
 
 ROUNDS, REPEATS = 2, 2
 MOST_ALONE, FOLDS = 8, 5  # up to so many demonstrators are left out one by one, more of them by folds
@@ -99,8 +108,8 @@ def _presence(
     own = 1 / np.bincount(who, minlength=count)[who]
     classes = eqx.tree_at(lambda t: t.action, seen, who)
     algorithm = BehaviourCloning(**PRESENCE)
-    learnt = taken(classes, resampled_rows(learn_key, own * ~held, MOST_ROWS)[None])
-    scored = taken(classes, resampled_rows(held_key, own * held, MOST_HELD)[None])
+    learnt = stack([taken(classes, resampled_rows(learn_key, own * ~held, MOST_ROWS))])
+    scored = stack([taken(classes, resampled_rows(held_key, own * held, MOST_HELD))])
     stopped = train_until_held_out(algorithm, train_key[None], learnt, scored, count, count)
     parameters = jax.tree.map(lambda leaf: leaf[0], stopped.parameters)
     at_own, others = np.concatenate(
@@ -151,7 +160,7 @@ def _cross_fitted(
         learn_key, held_key = jax.random.split(jax.random.fold_in(rows_key, lane))
         learnt.append(resampled_rows(learn_key, others * ~held, MOST_ROWS))
         scored.append(resampled_rows(held_key, others * held, MOST_HELD))
-    given = taken(seen, _of_one_length(learnt)), taken(seen, _of_one_length(scored))
+    given = [stack([taken(seen, rows) for rows in of_one_length(each)]) for each in (learnt, scored)]
     stopped = train_until_held_out(learner, jax.random.split(train_key, len(lanes)), given[0], given[1], actions, count)
     measured = [statistics.Measured.empty(len(who)) for _ in fold]
     for lane, (repeat, number) in enumerate(lanes):
@@ -162,12 +171,6 @@ def _cross_fitted(
         for whole, column in zip(vars(measured[repeat]).values(), columns, strict=True):
             whole[own] = np.concatenate([np.asarray(each) for each in column])[: len(own)]
     return measured
-
-
-def _of_one_length(rows: list[Int[np.ndarray, " R"]]) -> Int[np.ndarray, "P R"]:
-    """As many of each run as the largest has, so that they are one batch: repeated evenly."""
-    most = max(map(len, rows))
-    return np.stack([own[np.arange(most) * len(own) // most] for own in rows])
 
 
 @jax.jit
@@ -212,7 +215,7 @@ def settled(
     learn_key, held_key = jax.random.split(rows_key)
     learnt = resampled_rows(learn_key, judged.weight * ~judged.held, MOST_ROWS)
     scored = resampled_rows(held_key, judged.weight * judged.held, MOST_HELD)
-    given = [taken(seen, np.stack([rows] * REPEATS)) for rows in (learnt, scored)]
+    given = [stack([taken(seen, rows)] * REPEATS) for rows in (learnt, scored)]
     candidates = [
         dataclasses.replace(algorithm, **held, bias_learning_rate=rate)
         for rate in dict.fromkeys((None, algorithm.bias_learning_rate))

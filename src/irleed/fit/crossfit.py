@@ -11,13 +11,13 @@ from irleed._compute import Groups, each_run
 from irleed._typing import Array, Bool, Float, Int, Key, Shaped
 from irleed.algorithms.base import AbstractOffline, advance, init
 from irleed.data.demonstrations import Demonstrations
-from irleed.data.transitions import Transitions
+from irleed.data.transitions import COLUMNS, Transitions
 from irleed.envs.step import Actions
 
 MOST_ROWS = 30_000  # of a run's data: rows are resampled by their weights, so that this is a matter of memory
 MOST_HELD = 4_096  # rows that a run is scored on
-CHECKS = 100  # of the held-out likelihood in a whole run
-PATIENCE = 5  # checks without a gain after which a run has ended
+EVERY = 200  # updates between looks at the held-out likelihood
+PATIENCE = 5  # looks without a gain after which a run has ended
 ROWS = 4_096  # evaluated at a time
 LEAST_EPISODES = 4  # a demonstrator with fewer holds out the end of each episode instead of whole episodes
 HELD_OUT = 0.2  # of everyone's data
@@ -55,16 +55,16 @@ def resampled_rows(key: Key, weight: Float[np.ndarray, " N"], most: int) -> Int[
     return np.minimum(np.searchsorted(total, places, side="right"), len(weight) - 1)
 
 
-def taken(data: Transitions, rows: Int[np.ndarray, "*P R"]) -> Transitions:
-    """These rows of the data; a leading axis of rows is one of the result."""
-    many = rows.shape[:-1]
-    columns = {name: np.asarray(getattr(data, name))[rows] for name in ("obs", "next_obs", "action", "proceeds")}
-    return Transitions(
-        **columns,
-        demonstrator=np.asarray(data.demonstrator)[rows],
-        initial=np.broadcast_to(data.initial, (*many, *np.shape(data.initial))),
-        size=np.full(many, rows.shape[-1], np.int32),
-    )
+def taken(data: Transitions, rows: Int[np.ndarray, " R"]) -> Transitions:
+    """These rows of the data."""
+    columns = {name: np.asarray(getattr(data, name))[rows] for name in COLUMNS}
+    return Transitions(**columns, initial=np.asarray(data.initial), size=np.asarray(len(rows), np.int32))
+
+
+def of_one_length(rows: list[Int[np.ndarray, "..."]]) -> list[Int[np.ndarray, "..."]]:
+    """As many of each as the longest has, repeated evenly, so that no row only fills up a stack."""
+    most = max(map(len, rows))
+    return [own[np.arange(most) * len(own) // most] for own in rows]
 
 
 def train_until_held_out(
@@ -79,7 +79,7 @@ def train_until_held_out(
     groups, split = Groups(len(keys)), jax.vmap(jax.random.split)(keys)
     given = list(zip(groups.split(split), groups.split(data), groups.split(held), strict=True))
     states = [_init_all(algorithm, key[:, 0], rows, actions, demonstrators) for key, rows, _ in given]
-    steps = max(1, algorithm.steps // CHECKS)
+    steps = min(EVERY, algorithm.steps)
     best = np.full(len(keys), -np.inf)
     when, kept = np.zeros(len(keys), int), [state.parameters for state in states]
     waited = np.zeros(len(keys), int)
@@ -87,13 +87,13 @@ def train_until_held_out(
     def ahead(state, key, rows, scored):
         return _advance_all(algorithm, key[:, 1], state, rows, scored, steps)
 
-    for check in range(1, CHECKS + 1):
+    for check in range(1, -(-algorithm.steps // steps) + 1):
         states, found = groups.advance(ahead, states, *zip(*given, strict=True))
         found = np.nan_to_num(np.asarray(found, float), nan=-np.inf)
-        better = found > best
+        better = (found > best) & (waited < PATIENCE)  # whatever other runs still do
         marks = groups.split(better)
         kept = [_chosen(mark, state.parameters, old) for mark, state, old in zip(marks, states, kept, strict=True)]
-        when, best = np.where(better, check * steps, when), np.maximum(found, best)
+        when, best = np.where(better, check * steps, when), np.where(better, found, best)
         waited = np.where(better, 0, waited + 1)
         if (waited >= PATIENCE).all():
             break

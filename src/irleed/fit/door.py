@@ -4,15 +4,14 @@ import contextlib
 import dataclasses
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, cast, get_args
+from typing import Any, Literal, cast
 
 import numpy as np
 from rich.console import Console
 
 from irleed._io.files import writing
-from irleed.algorithms import AbstractAgent, AbstractAlgorithm
 from irleed.algorithms.tabular.irleed import Irleed
 from irleed.algorithms.tabular.paper_protocol import Planned, Published, SoftQLearning
 from irleed.algorithms.tabular.planning import AbstractPlanner, Averaged, Soft
@@ -28,6 +27,17 @@ from irleed.envs.step import AbstractEnv
 from irleed.errors import ConfigError, DivergedError
 from irleed.fit.defaults import Algorithm, Ends, Method, network_algorithm, tabular_algorithm
 from irleed.fit.networks import MEMBERS, fit_networks
+from irleed.fit.options import (
+    DISCOUNT,
+    Environment,
+    Estimator,
+    Keeping,
+    MethodName,
+    Options,
+    PlannerName,
+    TabularAlgorithm,
+    World,
+)
 from irleed.fit.result import Fit, Origin, write
 from irleed.fit.settings import with_settings
 from irleed.fit.tabular import fit as fit_tables
@@ -35,26 +45,14 @@ from irleed.fit.validation import check, clipped, refuse_ignored
 from irleed.report.compare import METHODS
 from irleed.report.page import report
 from irleed.rollout import AbstractBackend, DeviceBackend, HostBackend
-from irleed.runs import progress as bars
 from irleed.runs.checkpoint import Checkpointer, stoppable
 from irleed.runs.directory import fingerprint, open_run, plain
-from irleed.runs.logging import library, logs_of
+from irleed.runs.logging import logs_of, progress_bar
 from irleed.runs.reader import BASELINES
 
 Data = Demonstrations | str | Path
-World = FiniteMDP | Gridworld | str | Path
-Environment = str | AbstractEnv | AbstractBackend
-TabularAlgorithm = Irleed | Published
-MethodName = Literal["irleed", "maxent", "iq", "ileed", "bc", "sqil"]
-Estimator = Literal["map", "published", "online"]
-PlannerName = Literal["soft", "averaged"]
 PLANNERS: dict[str, AbstractPlanner] = {"soft": Soft(), "averaged": Averaged()}
-DISCOUNT = 0.95  # of an MDP that is made from a Gymnasium environment
-TABULAR, OFFLINE, ONLINE = ("irleed", "maxent"), ("irleed", "iq", "ileed", "bc"), ("irleed", "iq", "sqil")
-FOR_MDPS = ("estimator", "planner", "endless", "discount")
-FOR_NETWORKS = ("members", "steps", "ends", "online", "clip")
 LASTING = ("checkpoint_every", "log")  # of runs that take long enough to be kept on the way
-IN_MEMORY = "in memory"
 
 
 def fit(
@@ -172,99 +170,6 @@ def load_world(
 
 
 @dataclass(frozen=True)
-class Options:
-    """The arguments of `fit` that say what is fitted."""
-
-    mdp: World | None = None
-    env: Environment | None = None
-    algorithm: MethodName | Algorithm | TabularAlgorithm = "irleed"
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    steps: int | None = None
-    ends: Ends = "neutral"
-    members: int = MEMBERS
-    seed: int = 0
-    online: bool = True
-    clip: bool = False
-    estimator: Estimator = "map"
-    planner: PlannerName | AbstractPlanner = "soft"
-    endless: bool = False
-    discount: float = DISCOUNT
-    baselines: bool = False
-    reading: ReadOptions = ReadOptions()
-
-    @property
-    def plays(self) -> bool:
-        """Whether networks learn in an environment; those of a baseline may learn from the data alone."""
-        learns_there = (
-            self.algorithm in ONLINE if isinstance(self.algorithm, str) else isinstance(self.algorithm, AbstractAgent)
-        )
-        return self.env is not None and self.online and learns_there
-
-    def check(self, tables: bool, discrete: bool) -> None:
-        """Refuse what is no choice, and settings that would be ignored: they are a mistake."""
-        for name, choices in (("ends", Ends), ("estimator", Estimator), ("planner", PlannerName)):
-            value = getattr(self, name)
-            if isinstance(value, str) and value not in get_args(choices):
-                expected = " or ".join(get_args(choices))
-                raise ConfigError(f"--{name}", got=value, expected=expected, remedy="choose one of them")
-        if tables:
-            way, methods, kinds, others = "in an MDP", TABULAR, (Irleed, Published), FOR_NETWORKS
-        elif self.env is not None and self.online:
-            way, methods, others = "for networks that learn in an environment (--env)", ONLINE, FOR_MDPS
-            kinds = AbstractAlgorithm
-        else:
-            way, methods, others = "for networks that learn from the data alone (no --env)", OFFLINE, FOR_MDPS
-            kinds = AbstractAlgorithm
-        if self.algorithm not in methods if isinstance(self.algorithm, str) else not isinstance(self.algorithm, kinds):
-            got = self.algorithm if isinstance(self.algorithm, str) else type(self.algorithm).__name__
-            expected = f"{' or '.join(methods)} {way}"
-            raise ConfigError("--algorithm", got=got, expected=expected, remedy="choose one of them")
-        refuse_ignored((self,), others, way)
-        if not isinstance(self.algorithm, str):
-            refuse_ignored((self,), ("ends", "estimator", "planner"), "beside an algorithm that has its own")
-        elif not tables and self.algorithm not in ("irleed", "iq"):
-            refuse_ignored((self,), ("ends",), f"with {self.algorithm}")
-        if not tables and not discrete and not self.plays:
-            refuse_ignored((self,), ("ends",), "with continuous actions and no --env")
-
-    def given(self, path: str | None, tables: bool) -> dict[str, Any]:
-        """As they are kept beside the answer: as text, what is not a name or a number only by its kind."""
-        values = {name: value for name, value in vars(self).items() if name not in ("reading", "settings")}
-        if not tables and not self.plays:
-            values["env"] = None  # the policy was only evaluated there
-        told: dict[str, Any] = {"data": IN_MEMORY if path is None else path}
-        for name, value in values.items():
-            plain_value = value is None or isinstance(value, str | Path | int | float)
-            kind = type(value).__name__ if name == "algorithm" else IN_MEMORY
-            told[name] = str(value) if plain_value else kind
-            if not plain_value or path is None:
-                told["python"] = "irleed.fit"
-        settings = {name: str(value) for name, value in self.settings.items()}
-        return told | {"settings": settings, "reading": dataclasses.asdict(self.reading)}
-
-
-@dataclass(frozen=True)
-class Keeping:
-    """The arguments of `fit` that say how a run is kept in a folder."""
-
-    out: Path | None = None
-    resume: bool = False
-    checkpoint_every: float | None = None
-    log: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        for each in dataclasses.fields(self)[1:]:
-            if self.out is None and getattr(self, each.name) != each.default:
-                flag = f"--{each.name.replace('_', '-')}"
-                raise ConfigError(flag, got="no --out", expected="a folder", remedy="name one with --out")
-        if self.checkpoint_every is not None and not self.checkpoint_every >= 0:
-            got, remedy = self.checkpoint_every, "choose, say, 60"
-            raise ConfigError("--checkpoint-every", got=got, expected="0 or more", remedy=remedy)
-        for name in self.log:
-            library(name)
-
-
-@dataclass(frozen=True)
 class _Tables:
     """A finite MDP, in which tables are fitted; it takes seconds, so that to resume is to do it again."""
 
@@ -372,7 +277,7 @@ class _Session:
             kept = None if folder is None else stack.enter_context(self._kept(folder, origin))
             told = None if self.progress is False else self.progress
             if told is True:
-                told = stack.enter_context(bars.shown(Console(stderr=True), title))
+                told = stack.enter_context(progress_bar(Console(stderr=True), title))
             found = self.world.train(algorithm, options, told, None if tables else kept)
         said = nearly_the_same(found.expertise, self.data)
         found = dataclasses.replace(found, origin=origin, warnings=(*found.warnings, *said))

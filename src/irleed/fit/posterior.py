@@ -1,7 +1,7 @@
 r"""Skill and precision by the others' policy, with intervals that know how much was seen.
 
 Three things widen an interval. A demonstrator's transitions are not independent: the variance between their episodes is
-compared with what independent transitions would have, and that ratio, drawn towards the median of all demonstrators
+compared with what independent transitions would have, and that ratio, drawn towards the mean of all demonstrators
 where episodes are few, multiplies the variance. Demonstrators are alike: estimates are drawn towards their common mean
 by as much as their own variance says (empirical Bayes), so that a demonstrator with ten transitions ends near the mean.
 And the others' policy is itself estimated: repetitions of the cross-fit differ.
@@ -17,8 +17,11 @@ from irleed._typing import Float, Int
 GRID = np.linspace(np.log(0.02), np.log(50.0), 49)  # of log precision
 WIDTHS = np.geomspace(0.05, 3.0, 25)  # of its prior, of which the most probable is taken
 WIDEST = 1.5  # the scale of a half-normal prior on that width
-POOLED = 4.0  # episodes that the median of all demonstrators' ratios of variances counts for
+POOLED = 8.0  # episodes that the mean of all demonstrators' ratios of variances counts for
+LEAST_EPISODES = 4  # of whoever takes part in that mean
+LIKE_OTHERS = 20.0  # transitions that the others' variance of a transition counts for
 STEPS = 100  # of expectation maximisation
+LEAST_ALIKE = 4  # demonstrators that can be drawn towards their mean
 LEAST_VARIANCE = 1e-6  # of skill among demonstrators
 USUAL = 2.0  # that ratio where nobody has episodes enough to tell
 
@@ -87,12 +90,14 @@ def evidence(
     room = np.maximum(np.bincount(who, weight * possible, count), 1e-12)
     skill = np.bincount(who, weight * realised, count) / room
     off = weight * (realised - skill[who] * possible) / room[who]
+    single = number * np.bincount(who, off**2, count)  # the variance of a single transition
+    known = float(np.median(single))
+    independent = (number * single + LIKE_OTHERS * known) / (number + LIKE_OTHERS) / number
     episodes, place = np.unique(episode, return_inverse=True)
     owner = np.zeros(len(episodes), int)
     owner[place] = who
     own = np.bincount(owner, minlength=count)  # episodes of each
-    ratio = _ratio(np.bincount(who, off**2, count), np.bincount(place, off), owner, own)
-    variance = ratio * np.bincount(who, off**2, count) + 1 / (number + 2) ** 2
+    variance = independent * _ratio(np.bincount(who, off**2, count), np.bincount(place, off), owner, own)
     summed = np.zeros((len(episodes), len(GRID)))
     np.add.at(summed, place, weight[:, None] * curve)
     curves = np.zeros((count, len(GRID)))
@@ -112,11 +117,11 @@ def _ratio(
     owner: Int[np.ndarray, " E"],
     episodes: Int[np.ndarray, " D"],
 ) -> Float[np.ndarray, " D"]:
-    """The variance between episodes over that of independent transitions, drawn towards the median of everyone."""
+    """The variance between episodes over that of independent transitions, drawn towards the mean of everyone."""
     found = np.bincount(owner, between**2, len(episodes)) / np.maximum(independent, 1e-12)
     found *= episodes / np.maximum(episodes - 1, 1)
-    known = (episodes >= POOLED) & (independent > 1e-9)
-    pooled = float(np.median(found[known])) if known.any() else USUAL
+    known = (episodes >= LEAST_EPISODES) & (independent > 1e-9)
+    pooled = float(np.average(found[known], weights=episodes[known])) if known.any() else USUAL
     free = np.where(independent > 1e-9, episodes - 1, 0)
     return np.maximum((free * found + POOLED * pooled) / (free + POOLED), 1.0)
 
@@ -137,19 +142,24 @@ def posterior(found: list[Evidence]) -> Posterior:
 def _drawn_together(
     value: Float[np.ndarray, " D"], variance: Float[np.ndarray, " D"]
 ) -> tuple[Float[np.ndarray, " D"], Float[np.ndarray, " D"]]:
-    """Posterior means and variances of a normal prior whose mean and variance are fitted by maximum likelihood."""
+    """Means and variances under a normal prior that is fitted, with the correction for that (Morris, 1983).
 
-    def given(between: float) -> tuple[Float[np.ndarray, " D"], Float[np.ndarray, " D"], float]:
-        shrunk, precise = between / (between + variance), 1 / (variance + between)
-        mean = float(precise @ value / precise.sum())
-        centre = mean + shrunk * (value - mean)
-        again = max(float(np.mean((centre - mean) ** 2 + shrunk * variance)), LEAST_VARIANCE)
-        return centre, shrunk * variance + (1 - shrunk) ** 2 / precise.sum(), again
-
+    Fewer than four demonstrators say nothing of what is common to them, and are left as they are.
+    """
+    count = len(value)
+    if count < LEAST_ALIKE:
+        return value, variance
     between = max(float(np.var(value)), LEAST_VARIANCE)
     for _ in range(STEPS):
-        between = given(between)[2]
-    return given(between)[:2]
+        precise = 1 / (variance + between)
+        mean, shrunk = float(precise @ value / precise.sum()), between / (between + variance)
+        between = max(float(np.mean((shrunk * (value - mean)) ** 2 + shrunk * variance)), LEAST_VARIANCE)
+    precise = 1 / (variance + between)
+    mean = float(precise @ value / precise.sum())
+    drawn = (count - 3) / (count - 1) * variance * precise
+    off, scale = value - mean, (np.average(variance, weights=precise) + between) / (variance + between)
+    uncertain = 2 / (count - 3) * drawn**2 * scale * off**2
+    return mean + (1 - drawn) * off, variance * (1 - (count - 1) / count * drawn) + uncertain
 
 
 def _on_grid(curves: Float[np.ndarray, "D G"]) -> Float[np.ndarray, "D G"]:

@@ -1,7 +1,8 @@
 """Backends on the host: an environment of Gymnasium's in many lanes, which step together."""
 
+import contextlib
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -16,7 +17,7 @@ from irleed.data.transitions import Transitions
 from irleed.envs.host import HostEnv, make_host
 from irleed.envs.host.mujoco import TASKS
 from irleed.envs.step import Transition
-from irleed.rollout.base import AbstractBackend, ActorAct, counted, how_many, in_steps
+from irleed.rollout.base import AbstractBackend, ActorAct, counted, greedy_action, how_many, in_steps
 from irleed.rollout.evaluation import Played
 from irleed.runs.checkpoint import Checkpointer
 
@@ -25,6 +26,8 @@ HOST_PARTS, LEAST_PART = 20, 1_000  # of a run: new episodes at each, see `HostB
 
 # What happens in every lane, step by step, and which lanes are still in their first episode.
 Steps = Iterator[tuple[Transition, Bool[np.ndarray, " L"]]]
+# Called with the steps done, the policies, and what each earned: for whoever keeps stages of training.
+Look = Callable[[int, Any, Float[np.ndarray, " P"]], None]
 
 
 class HostBackend(AbstractBackend):
@@ -122,6 +125,47 @@ class HostBackend(AbstractBackend):
                 return
             if over.any():
                 env.rest(~on)
+
+
+def learn_and_evaluate(
+    agent: AbstractAgent,
+    keys: Shaped[Array, " P"],
+    backend: HostBackend,
+    play_key: Key,
+    data: Transitions | None = None,
+    demonstrators: int = 0,
+    *,
+    every: int,
+    episodes: int = 1,
+    progress: Progress | None = None,
+    checkpointer: Checkpointer | None = None,
+    look: Look | None = None,
+) -> tuple[AgentState, Float[np.ndarray, "P E"]]:
+    """A whole run for each key and, about every `every` steps, the mean return of its greedy actions.
+
+    Every stretch between evaluations begins new episodes, so that a run that was stopped ends as it would have.
+    """
+    stretch = -(-agent.rounds // max(1, round(agent.steps / every)))  # in rounds
+    count = -(-agent.rounds // stretch)
+    with contextlib.closing(backend.beside(len(keys) * agent.num_envs)) as env:
+
+        def start() -> tuple[AgentState, Array]:
+            state = begin_on_host(agent, keys, env, data, demonstrators)
+            return state, jnp.full((len(keys), count), jnp.nan, jnp.float32)
+
+        def on(carry: tuple[AgentState, Array], done: int, rounds: int) -> tuple[tuple[AgentState, Array], Array]:
+            env.reset(done)
+            state, infos = advance_on_host(agent, keys, carry[0], env, data, done, rounds)
+            policies = jax.vmap(agent.policy)(state.learner.parameters)
+            earned = backend.returns(jax.random.fold_in(play_key, done), policies, greedy_action, episodes).mean(1)
+            if look is not None:
+                look((done + rounds) * agent.num_envs, policies, earned)
+            curve = jnp.asarray(carry[1]).at[:, done // stretch].set(jnp.asarray(earned, jnp.float32))
+            return (state, curve), np.asarray(infos[-1].loss)
+
+        told = counted(agent, progress)
+        (state, curve), _ = in_parts(start, on, len(keys), agent.rounds, stretch, told, checkpointer)
+    return state, np.asarray(curve)
 
 
 def _at_a_time(actors: int, episodes: int) -> tuple[int, int]:

@@ -36,8 +36,8 @@ COLUMNS = ("obs", "row", "action", "terminated", "truncated", "demonstrator", "e
 
 
 @dataclass(frozen=True)
-class Run:
-    """What a run is, as its folder says."""
+class OpenRun:
+    """A run that is being written."""
 
     folder: Path
     identity: str
@@ -104,7 +104,7 @@ def kept(path: Path, fingerprint: Mapping[str, object]) -> dict[str, np.ndarray]
 
 
 @contextlib.contextmanager
-def open_run(folder: str | Path, config: Mapping[str, object], data: str, *, resume: bool) -> Iterator[Run]:
+def open_run(folder: str | Path, config: Mapping[str, object], data: str, *, resume: bool) -> Iterator[OpenRun]:
     """Begin a run in a folder, or go on with the one that is there: that of the same settings and data alone.
 
     The folder is locked against other processes inside the `with` block. One that is not a run is refused untouched.
@@ -134,7 +134,7 @@ def _check_place(folder: Path, resume: bool) -> None:
         raise ConfigError(f"run {folder}", got=got, expected=expected, remedy=remedy)
 
 
-def _continued(folder: Path, config: Mapping[str, object], data: str, resume: bool) -> Run:
+def _continued(folder: Path, config: Mapping[str, object], data: str, resume: bool) -> OpenRun:
     record = _record(folder / RUN)
     found, wanted = {**record["config"], "data": record["data"]}, {**config, "data": data}
     _same(f"run {folder}, begun with other settings or data", found, wanted)
@@ -144,15 +144,15 @@ def _continued(folder: Path, config: Mapping[str, object], data: str, resume: bo
     changed = [f"{name} {record['versions'].get(name)}" for name, own in _versions().items()
                if record["versions"].get(name) != own]  # fmt: skip
     note = f"{folder} was begun with {', '.join(changed)}: what follows may differ in the last digits"
-    return Run(folder, str(record["id"]), digest([config, data], {}), (note,) if changed else ())
+    return OpenRun(folder, str(record["id"]), digest([config, data], {}), (note,) if changed else ())
 
 
-def _begun(folder: Path, config: Mapping[str, object], data: str) -> Run:
+def _begun(folder: Path, config: Mapping[str, object], data: str) -> OpenRun:
     identity = secrets.token_hex(4)
     record = {"format": FORMAT, "version": VERSION, "id": identity, "created": time.strftime("%Y-%m-%dT%H:%M:%S%z")}
     with writing(folder):
         write_signed(folder / RUN, {**record, "versions": _versions(), "data": data, "config": dict(config)})
-    return Run(folder, identity, digest([config, data], {}))
+    return OpenRun(folder, identity, digest([config, data], {}))
 
 
 def fingerprint(data: Demonstrations, *others: Any) -> str:

@@ -19,7 +19,7 @@ from irleed.policies.actor import Actor
 from irleed.policies.ensemble import EnsemblePolicy
 from irleed.rollout import AbstractBackend, HostBackend, sampled_action
 from irleed.rollout.evaluation import Played
-from irleed.rollout.trials import learn_and_try
+from irleed.rollout.host import learn_and_evaluate
 from irleed.runs.directory import prepare
 from irleed.simulation.critics import CriticDemonstrator, draw_demonstrators, save_critic, to_demonstrations
 
@@ -100,7 +100,9 @@ def by_actor_critic(
         learnt = backend.learn(agent, keys, data, demonstrators, told)[0].learner
     else:
         watched = {"every": -(-agent.steps // count), "episodes": STAGE_EPISODES, "look": stages.keep}
-        learnt = learn_and_try(agent, keys, backend, keys[0], data, demonstrators, progress=told, **watched)[0].learner
+        learnt = learn_and_evaluate(agent, keys, backend, keys[0], data, demonstrators, progress=told, **watched)[
+            0
+        ].learner
     policies = jax.vmap(agent.policy)(learnt.parameters)
     return Experts(policies, learnt.diverged, lambda path, number: one_of(policies, number).save(path))
 

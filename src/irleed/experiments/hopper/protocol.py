@@ -22,7 +22,7 @@ from irleed.data.transitions import Transitions
 from irleed.experiments.hopper.config import LAST, HopperConfig, check
 from irleed.experiments.hopper.data import ENV_ID, POLICIES, data_sets, kept_demonstrations
 from irleed.rollout import HostBackend, greedy_action
-from irleed.rollout.trials import learn_and_try
+from irleed.rollout.host import learn_and_evaluate
 from irleed.runs.checkpoint import Checkpointer
 from irleed.runs.directory import keep, kept
 
@@ -116,7 +116,7 @@ def _online(
     train_key, play_key = jax.random.split(key)
     keys = jax.random.split(train_key, len(data.size))
     watched = {"every": config.between, "episodes": config.episodes, "progress": progress, "checkpointer": checkpointer}
-    state, curve = learn_and_try(method, keys, backend, play_key, data, len(POLICIES), **watched)
+    state, curve = learn_and_evaluate(method, keys, backend, play_key, data, len(POLICIES), **watched)
     return _found(method, state.learner, data, curve)
 
 

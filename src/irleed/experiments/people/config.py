@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import tyro
 
@@ -51,7 +51,7 @@ class PeopleConfig:
         return dict(zip(self.data, self.scores or beside, strict=True))
 
     @property
-    def fit_settings(self) -> dict[str, int | None]:
+    def fit_settings(self) -> dict[str, Any]:
         """Arguments of `irleed.fit`, as they will be."""
         changes = {"members": 1, "steps": QUICK_STEPS} if self.quick else {}
         return {"members": self.members, "steps": self.steps, "seed": self.seed, **changes}

@@ -8,10 +8,12 @@ from typing import cast
 import numpy as np
 
 from irleed._typing import Float
+from irleed.data.transitions import are_choices
 from irleed.experiments.people.config import PeopleConfig, check
 from irleed.experiments.people.data import Part, part_of
+from irleed.fit.defaults import Method, network_algorithm
 from irleed.fit.door import fit
-from irleed.runs.directory import fingerprint, keep, kept
+from irleed.runs.directory import fingerprint, keep, kept, plain
 
 ESTIMATES = ("skill", "precision", "bias", "log_likelihood", "weight")
 
@@ -48,19 +50,16 @@ def _estimates(
 ) -> tuple[dict[str, Float[np.ndarray, " D"]], float]:
     """What a method says of each demonstrator of the first part, and the seconds it took."""
     settings = config.fit_settings
-    known = {"data": fingerprint(part.data), "method": method, **settings}
+    algorithm = network_algorithm(cast(Method, method), continuous=not are_choices(part.data))
+    known = {"data": fingerprint(part.data), "method": method, **settings, **plain(algorithm, "algorithm")}
     path = config.out / "parts" / f"{part.name}_{method}.npz"
     arrays = kept(path, known)
     if arrays is None:
         began = time.monotonic()
-        found = fit(part.data, algorithm=cast(str, method), progress=told, warn=lambda line: None, **_given(settings))
+        found = fit(part.data, algorithm=cast(Method, method), progress=told, warn=lambda line: None, **settings)
         columns = {name: getattr(found.expertise, name) for name in ESTIMATES}
         arrays = {name: np.asarray(values, float) for name, values in columns.items() if values is not None}
         arrays["seconds"] = np.asarray(time.monotonic() - began)
         keep(path, known, arrays)
     seconds = float(arrays.pop("seconds"))
     return arrays, seconds
-
-
-def _given(settings: dict[str, int | None]) -> dict[str, int]:
-    return {name: value for name, value in settings.items() if value is not None}
