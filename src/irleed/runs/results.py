@@ -83,7 +83,7 @@ class Results:
         settings = {each.name: getattr(config, each.name) for each in fields(config)}
         return cls(
             experiment=experiment,
-            config={name: str(value) if isinstance(value, Path) else value for name, value in settings.items()},
+            config={name: _without_paths(value) for name, value in settings.items()},
             rows=tuple(rows),
             seconds=round(sum(seconds.values()), 1),
             seconds_by_part={name: round(value, 1) for name, value in seconds.items()} if len(seconds) > 1 else {},
@@ -99,6 +99,13 @@ class Results:
         optional |= {} if self.measure == RETURN else {"measure": self.measure}
         rest = {name: getattr(self, name) for name in ("summary", "paper", "seconds", "device")}
         write_signed(folder / RESULTS, {**head, **rest, **optional})
+
+
+def _without_paths(value: Any) -> Any:
+    """A setting for JSON."""
+    if isinstance(value, tuple):
+        return [_without_paths(each) for each in value]
+    return str(value) if isinstance(value, Path) else value
 
 
 def read_results(path: Path) -> Results:
