@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import sys
 
 import numpy as np
 import pytest
@@ -195,3 +196,11 @@ def test_a_validation_of_an_earlier_answer_is_left_out(fitted, run):
 def test_scores_by_name_have_a_number_each():
     with pytest.raises(DataError, match="a number for each name"):
         Scores.of({"a": float("nan")})
+
+
+def test_a_fit_says_what_trivial_statistics_say(data, monkeypatch):
+    monkeypatch.setattr(
+        sys.modules["irleed.fit.door"], "nearly_the_same", lambda expertise, given: (f"{len(expertise.names)}",)
+    )
+    found = irleed.fit(data, algorithm=BehaviourCloning(steps=5, hidden=(8,)), members=1)
+    assert found.warnings[-1] == "8" and found.summary()["warnings"][-1] == "8"

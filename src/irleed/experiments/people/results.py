@@ -120,7 +120,7 @@ def _figure(outcome: Outcome, found: dict[str, Found]) -> Figure:
         best = max(counted, key=lambda key: abs(known[key].spearman or 0.0), default=None)
         chosen = [key for key in known if key[0] not in (TRIVIAL, SCORE)][:2] + ([] if best is None else [best])
         for key in chosen:
-            title = f"{part.name}: {known[key].name}"
+            title = f"{part.name}\n{known[key].name}"
             panels[title] = columns[key], part.score
             titles[title] = f"Spearman {known[key].spearman:.2f}"
     return scatter((), panels, titles, "score of the rest")
