@@ -3,6 +3,7 @@
 from irleed.algorithms.tabular.irleed import Irleed
 from irleed.algorithms.tabular.planning import Averaged, Soft
 from irleed.analysis.curation import Curation, curate
+from irleed.analysis.validation import validate
 from irleed.data import Demonstrations, Episode, load, save, summarise
 from irleed.envs.mdp import FiniteMDP, Gridworld, from_gymnasium, gridworld, load_mdp, paper_gridworld, save_mdp
 from irleed.errors import ConfigError, DataError, DivergedError, IrleedError, SpaceError
@@ -15,11 +16,13 @@ from irleed.model.expertise import Expertise
 from irleed.policies import EnsemblePolicy, Policy, TabularPolicy, load_policy
 from irleed.report.page import report
 from irleed.rollout.evaluation import ReturnEstimate
+from irleed.runs.validation import Agreement, Validation
 from irleed.simulation.mdp import Truth, simulate
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Agreement",
     "Averaged",
     "ConfigError",
     "Curation",
@@ -42,6 +45,7 @@ __all__ = [
     "SpaceError",
     "TabularPolicy",
     "Truth",
+    "Validation",
     "curate",
     "evaluate",
     "export",
@@ -57,4 +61,5 @@ __all__ = [
     "save_mdp",
     "simulate",
     "summarise",
+    "validate",
 ]

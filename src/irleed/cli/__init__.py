@@ -16,7 +16,7 @@ from irleed.cli.expert import ExpertCommand
 from irleed.cli.fit import FitCommand, show_settings
 from irleed.cli.inspect import InspectCommand
 from irleed.cli.parsing import parsed, refuse_renamed
-from irleed.cli.runs import CurateCommand, EvaluateCommand, ExportCommand, ReportCommand
+from irleed.cli.runs import CurateCommand, EvaluateCommand, ExportCommand, ReportCommand, ValidateCommand
 from irleed.cli.simulate import SimulateCommand
 from irleed.errors import DivergedError, IrleedError
 from irleed.runs.checkpoint import handled
@@ -26,6 +26,7 @@ Command = (
     | Annotated[InspectCommand, tyro.conf.subcommand("inspect")]
     | Annotated[FitCommand, tyro.conf.subcommand("fit")]
     | Annotated[EvaluateCommand, tyro.conf.subcommand("evaluate")]
+    | Annotated[ValidateCommand, tyro.conf.subcommand("validate")]
     | Annotated[ReportCommand, tyro.conf.subcommand("report")]
     | Annotated[CurateCommand, tyro.conf.subcommand("curate")]
     | Annotated[ExportCommand, tyro.conf.subcommand("export")]

@@ -1,4 +1,4 @@
-"""The command `irleed experiment`: the paper's experiments, each with settings of its own."""
+"""The command `irleed experiment`: the paper's experiments and one with people, each with settings of its own."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,16 +10,16 @@ import tyro
 from rich.console import Console
 
 from irleed._io.text import say
-from irleed.experiments import control, gridworld, hopper
+from irleed.experiments import control, gridworld, hopper, people
 from irleed.runs.directory import occupied
 from irleed.runs.logging import progress_bar
 
 
 @dataclass(frozen=True)
 class ExperimentCommand:
-    """Run one of the paper's experiments; `irleed experiment NAME --help` lists its settings."""
+    """Run one of the experiments; `irleed experiment NAME --help` lists its settings."""
 
-    name: tyro.conf.Positional[Literal["gridworld", "control", "hopper"]]
+    name: tyro.conf.Positional[Literal["gridworld", "control", "hopper", "people"]]
     """Which."""
 
     def run(self, console: Console) -> None:
@@ -44,4 +44,5 @@ EXPERIMENTS: dict[str, tuple[Any, Callable[[Any, Console], None]]] = {
     "gridworld": (gridworld.GridworldConfig, partial(_run, gridworld)),
     "control": (control.ControlConfig, partial(_run, control)),
     "hopper": (hopper.HopperConfig, partial(_run, hopper)),
+    "people": (people.PeopleConfig, partial(_run, people)),
 }

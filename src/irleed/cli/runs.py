@@ -1,4 +1,4 @@
-"""Commands about a run that is there: `irleed evaluate`, `report`, `curate` and `export`."""
+"""Commands about a run that is there: `irleed evaluate`, `validate`, `report`, `curate` and `export`."""
 
 import json
 from dataclasses import dataclass
@@ -13,11 +13,13 @@ from rich.table import Table
 
 from irleed._io.text import cell, say
 from irleed.analysis.curation import Curation, curate
+from irleed.analysis.validation import validate
 from irleed.cli.fit import returns_table
 from irleed.data.limits import EXPANSION
 from irleed.export import export
 from irleed.fit.evaluate import EPISODES, evaluate
 from irleed.report.page import report
+from irleed.runs.validation import VALIDATION
 
 RUN = tyro.conf.arg(metavar="RUN")
 
@@ -44,6 +46,44 @@ class EvaluateCommand:
             print(json.dumps({"env": self.env, "returns": [row.plain() for row in rows]}, indent=1))
         else:
             console.print(returns_table(rows))
+
+
+@dataclass(frozen=True)
+class ValidateCommand:
+    """Compare each demonstrator's skill, precision, ... with scores that you have, beside trivial statistics.
+
+    Rank correlations with 95 % bootstrap intervals over people; scores are used for nothing else.
+    """
+
+    run_folder: tyro.conf.Positional[Annotated[Path, RUN]]
+    """The folder of the fit (`irleed fit DATA --out RUN`)."""
+    scores: Path
+    """A CSV file with a column demonstrator, perhaps episode (its number in the data) or episode_of_demonstrator
+    (counted for each from 0), and a score."""
+    score: str | None = None
+    """Column of the score; by default score, return, success or reward."""
+    data: Path | None = None
+    """The data of the run, where they are not where they were."""
+    out: Path | None = None
+    """Folder for validation.json and the plot (validation.png, .pdf); by default the run's, whose report then has a
+    section about it."""
+    json: bool = False
+    """Print JSON instead of a table."""
+
+    def run(self, console: Console) -> None:
+        """Compare, write and print."""
+        out = self.run_folder if self.out is None else self.out
+        found = validate(self.run_folder, self.scores, score=self.score, data=self.data, out=out)
+        aside = Console(stderr=True)
+        for note in found.notes:
+            say(aside, f"note: {note}")
+        if self.json:
+            print(json.dumps(found.plain(), indent=1))
+        else:
+            if any(each.spearman is not None for each in (*found.estimates, *found.episodes, *found.trivial)):
+                console.print(found.table())
+            say(console, found.said)
+        say(aside if self.json else console, f"wrote {out / VALIDATION}")
 
 
 @dataclass(frozen=True)

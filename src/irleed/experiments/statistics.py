@@ -1,9 +1,8 @@
-"""Statistics that the experiments share: bootstrap intervals, agreement of rankings and of groupings."""
+"""Statistics that the experiments share: bootstrap intervals, agreement of groupings."""
 
 from typing import Any
 
 import numpy as np
-from scipy.stats import rankdata
 
 from irleed._typing import Array, Float, Int
 
@@ -30,13 +29,6 @@ def mean_and_interval(values: Float[Array, " N"]) -> dict[str, Any]:
     mean, deviation = float(values.mean()), float(values.std(ddof=1)) if len(values) > 1 else 0.0
     margin = 1.96 * deviation / np.sqrt(len(values))
     return {"mean": mean, "std": deviation, "ci_low": mean - margin, "ci_high": mean + margin, "seeds": len(values)}
-
-
-def rank_correlation(a: Float[Array, "*N D"], b: Float[Array, "*N D"]) -> Float[Array, "*N"]:
-    """Spearman's correlation along the last axis."""
-    a, b = (rankdata(x, axis=-1) for x in (a, b))
-    a, b = (x - x.mean(-1, keepdims=True) for x in (a, b))
-    return (a * b).sum(-1) / np.sqrt((a**2).sum(-1) * (b**2).sum(-1))
 
 
 def adjusted_rand_index(truth: Int[Array, " D"], found: Int[Array, " D"]) -> float:

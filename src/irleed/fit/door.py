@@ -18,6 +18,7 @@ from irleed.algorithms.tabular.planning import AbstractPlanner, Averaged, Soft
 from irleed.algorithms.tabular.visitation import tabulate
 from irleed.algorithms.training import Progress
 from irleed.analysis import recordings
+from irleed.analysis.trivial import nearly_the_same
 from irleed.data import Demonstrations, ReadOptions, load
 from irleed.data.limits import EXPANSION
 from irleed.data.transitions import are_choices
@@ -277,7 +278,8 @@ class _Session:
             if told is True:
                 told = stack.enter_context(progress_bar(Console(stderr=True), title))
             found = self.world.train(algorithm, options, told, None if tables else kept)
-        found = dataclasses.replace(found, origin=origin)
+        said = nearly_the_same(found.expertise, self.data)
+        found = dataclasses.replace(found, origin=origin, warnings=(*found.warnings, *said))
         if folder is not None:
             with writing(folder):
                 if isinstance(options.env, str) and folder == self.keeping.out:

@@ -8,7 +8,7 @@ from irleed.report import svg
 from irleed.report.markup import Safe, counted, details, element, figure, listed, number, paragraph, part, table
 from irleed.runs.fields import Fields
 from irleed.runs.kinds import Estimate, ExperimentRun
-from irleed.runs.results import Row
+from irleed.runs.results import RETURN, Row
 
 MOST_PANELS = 16  # settings that have a plot each; more are a table with colours
 MOST_ROWS = 30  # of the summary that are shown at once
@@ -18,11 +18,13 @@ STRONGEST = 45  # percent of a colour behind text, which has to stay readable
 def sections(run: ExperimentRun, level: int, key: str) -> list[Safe]:
     """What was compared, and how it came out."""
     parts = []
+    measure = run.results.measure
     for number_, (task, rows) in enumerate(_tasks(run).items()):
         settings = list(dict.fromkeys(_setting(row) for row in rows if row.learnt))
-        title = f"Returns: {task}" if task else "Returns"
-        inside = _panels(rows, settings) if len(settings) <= MOST_PANELS else _maps(rows)
-        parts.append(part(level, title, f"{key}-{number_}", *inside, _all(rows)))
+        what = "Returns" if measure == RETURN else measure
+        title = f"{what}: {task}" if task else what
+        inside = _panels(rows, settings, measure) if len(settings) <= MOST_PANELS else _maps(rows)
+        parts.append(part(level, title, f"{key}-{number_}", *inside, _all(rows, measure)))
     facts = [(name.replace("_", " "), _plain(run, name, value)) for name, value in run.results.summary.items()]
     summary = table("Over all settings; differences with 95 % intervals", ["what", "value"], facts)
     shown = details("All of the summary", summary) if len(facts) > MOST_ROWS else summary
@@ -34,6 +36,10 @@ def said(run: ExperimentRun) -> list[str]:
     """What came out, in a sentence for each task."""
     sentences = []
     for task, rows in _tasks(run).items():
+        if run.results.measure != RETURN:  # one number each: means over settings would mix kinds of correlations
+            sentence = run.results.summary.get(task)
+            sentences += [f"{task}: {sentence}"] if isinstance(sentence, str) else []
+            continue
         means = method_means(rows)
         best = sorted(means, key=lambda name: -means[name])
         where = f"{task}: " if task else ""
@@ -59,10 +65,11 @@ def _tasks(run: ExperimentRun) -> dict[str, list[Row]]:
     return found
 
 
-def _panels(rows: list[Row], settings: list[str]) -> list[Safe]:
+def _panels(rows: list[Row], settings: list[str], measure: str) -> list[Safe]:
     """A plot for each setting."""
     relative = _relative(rows)
-    axis = "return over the best demonstrator's" if relative else "mean return"
+    returns = measure == RETURN
+    axis = "return over the best demonstrator's" if relative else "mean return" if returns else measure
     plots = []
     for setting in settings:
         own = [row for row in _greedy(rows) if _setting(row) == setting]
@@ -71,9 +78,11 @@ def _panels(rows: list[Row], settings: list[str]) -> list[Safe]:
             continue
         greedy.sort(key=lambda pair: -pair[0].value)
         label = f"{setting}: {axis}, with 95 % interval, best first: {listed([e.name for e, _ in greedy], 12)}"
-        drawn = svg.forest(greedy, label=label, axis=axis, references=[1.0] if relative else ())
+        references = [1.0] if relative else [] if returns else [0.0]
+        drawn = svg.forest(greedy, label=label, axis=axis, references=references)
         plots.append(figure(setting, drawn))
-    words = "By greedy actions, with 95 % intervals over data sets; circles are IRLEED, squares the others."
+    how = "By greedy actions, with 95 % intervals over data sets" if returns else "With 95 % intervals over people"
+    words = f"{how}; circles are IRLEED, squares the others."
     return [paragraph(words), element("div", *plots, class_="figures")]
 
 
@@ -112,19 +121,22 @@ def _map(estimator: str, cells: dict[tuple[str, str], dict[str, float]]) -> Safe
     return element("div", table(caption, ["", *across], rows, sortable=False), class_="tight")
 
 
-def _all(rows: list[Row]) -> Safe:
+def _all(rows: list[Row], measure: str) -> Safe:
     shown = []
     for row in rows:
         estimate = _estimate(row) if row.learnt else None
         best = row.evaluation if row.best is None else f"best {number(row.best)}"
         shown.append((_setting(row), row.name, best, row.mean, estimate, row.seeds))
     value = "over the best demonstrator's" if _relative(rows) else "mean, with interval"
+    if measure != RETURN:
+        shown = [(setting, method, estimate) for setting, method, _, _, estimate, _ in shown]
+        return details("All numbers", table(f"{measure}, 95 % intervals", ["setting", "what", measure], shown))
     headings = ["setting", "method", "actions", "mean return", value, "data sets"]
     return details("All numbers", table("Returns with 95 % intervals over data sets", headings, shown))
 
 
 def _greedy(rows: Sequence[Row]) -> list[Row]:
-    return [row for row in rows if row.evaluation == "greedy"]
+    return [row for row in rows if row.learnt and row.evaluation in (None, "greedy")]
 
 
 def _relative(rows: Sequence[Row]) -> bool:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from irleed._io.files import beside
 from irleed.errors import ConfigError
-from irleed.report import compare, differences, experiment, expertise, facts, returns
+from irleed.report import compare, differences, experiment, expertise, facts, returns, validation
 from irleed.report.markup import Safe, counted, element, join, listed, listing, number, paragraph, part
 from irleed.runs.directory import REPORT
 from irleed.runs.kinds import ExperimentRun, FitRun, Run
@@ -93,6 +93,7 @@ def _parts(run: Run, level: int, key: str, runs: int) -> list[Safe]:
         returns.section(run, level, f"{key}-returns", returns.MOST_FILM // runs),
         *([compare.beside(run, level, f"{key}-beside")] if run.baselines or run.unfinished else []),
         expertise.section(run, level, f"{key}-who"),
+        *([] if run.validation is None else [validation.section(run.validation, level, f"{key}-scores")]),
         *([part(level, "Where they differ", f"{key}-where", *where)] if where else []),
         returns.learning(run, level, f"{key}-curve"),
         facts.section(run, level, f"{key}-data"),
@@ -140,6 +141,8 @@ def _contents(runs: list[Run]) -> Safe:
         if runs[0].networks or runs[0].bias is not None:
             links.append(("run-where", "Where they differ"))
         links += [("run-curve", "Training"), ("run-data", "The data")]
+        if runs[0].validation is not None:
+            links.insert(3, ("run-scores", "Scores"))
         if runs[0].baselines or runs[0].unfinished:
             links.insert(2, ("run-beside", "Other methods"))
     else:

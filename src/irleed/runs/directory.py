@@ -31,7 +31,8 @@ ANSWER, POLICY, REPORT = "fit.json", "policy.safetensors", "report.html"
 # What a run writes besides; in a folder that is not a run, files of these names are somebody's.
 WRITTEN = (
     "data.json", "departures.json", "history.jsonl", "film.json", "film.webp", "film.png", "expertise.png",
-    "expertise.pdf", "maps.png", "maps.pdf", BASELINES, "tensorboard", FOLDER, ANSWER, POLICY, REPORT,
+    "expertise.pdf", "maps.png", "maps.pdf", "validation.json", "validation.png", "validation.pdf", BASELINES,
+    "tensorboard", FOLDER, ANSWER, POLICY, REPORT,
 )  # fmt: skip
 COLUMNS = ("obs", "row", "action", "terminated", "truncated", "demonstrator", "episode", "reward")
 

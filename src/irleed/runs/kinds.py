@@ -10,6 +10,7 @@ from irleed.policies import Policy, load_policy
 from irleed.runs.directory import POLICY
 from irleed.runs.fields import Fields
 from irleed.runs.results import Results
+from irleed.runs.validation import Validation
 
 
 @dataclass(frozen=True)
@@ -128,6 +129,7 @@ class FitRun:
     unfinished: tuple[str, ...] = ()  # those of them that came to no answer
     reading: ReadOptions = ReadOptions()  # of the data
     fingerprint: str | None = None  # of the data; runs of older versions have none
+    validation: Validation | None = None  # against scores that the user has
     episodes: tuple[EpisodeSkill, ...] = ()  # none where skill is not estimated
 
     @property

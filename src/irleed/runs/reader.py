@@ -15,6 +15,7 @@ from irleed.runs.directory import ANSWER, BASELINES, POLICY
 from irleed.runs.fields import Fields, content, read_json, read_lines, refuse
 from irleed.runs.kinds import Departures, EpisodeSkill, Estimate, ExperimentRun, Film, FitRun, Person, Run, Situation
 from irleed.runs.results import RESULTS, read_results
+from irleed.runs.validation import read_validation
 
 VERSION = 1  # the newest format of every file that is known here
 MOST_BYTES = 600_000  # of a picture of a film
@@ -53,6 +54,7 @@ def read_run(folder: Path, beside: bool = True) -> Run:
         baselines=tuple(each for each in found if isinstance(each, FitRun)),
         unfinished=tuple(each.name for each, answered in done.items() if not answered),
         film=_film(folder),
+        validation=read_validation(folder),
     )
 
 

@@ -12,11 +12,12 @@ from irleed.runs.fields import Fields, read_json, refuse
 
 RESULTS = "results.json"
 VERSION = 2  # in version 1, the interval of a row with a relative return was that of the relative return
+RETURN = "return"
 DEMONSTRATED = "demonstrators"  # the method of rows that are about these themselves
 # What methods are called, by the names that the command line knows them by.
 METHODS = {
     "irleed": "IRLEED", "maxent": "maximum-entropy IRL", "iq": "IQ-Learn", "ileed": "ILEED", "bc": "cloning",
-    "sqil": "SQIL",
+    "sqil": "SQIL", "trivial": "trivial:", "score": "score",
 }  # fmt: skip
 VARIANTS = {"best": " of the best third", "online": " online", "failure": ", failure", "paper": " as published"}
 
@@ -39,8 +40,8 @@ class Row:
     ci_low: float | None = None  # the 95 % interval of the mean
     ci_high: float | None = None
     seeds: int | None = None
-    evaluation: str | None = None  # greedy or sampled actions, or the policy that users get; None: demonstrators
-    estimator: str | None = None  # of the gridworld: map or published
+    evaluation: str | None = None  # greedy or sampled actions, or the policy that users get; None: of no policy
+    estimator: str | None = None  # of the gridworld, map or published; of people, what is compared with their scores
     best: float | None = None  # of demonstrators: mean return of the best of each data set
     relative: float | None = None  # mean return over that of the best demonstrator
     relative_low: float | None = None  # its 95 % interval
@@ -72,6 +73,7 @@ class Results:
     seconds_by_part: Mapping[str, float] = field(default_factory=dict)
     curves: Mapping[str, Any] = field(default_factory=dict)  # mean return at each evaluation, by method and setting
     warnings: tuple[str, ...] = ()
+    measure: str = RETURN  # what the means of the rows are
 
     @classmethod
     def of(
@@ -81,7 +83,7 @@ class Results:
         settings = {each.name: getattr(config, each.name) for each in fields(config)}
         return cls(
             experiment=experiment,
-            config={name: str(value) if isinstance(value, Path) else value for name, value in settings.items()},
+            config={name: _without_paths(value) for name, value in settings.items()},
             rows=tuple(rows),
             seconds=round(sum(seconds.values()), 1),
             seconds_by_part={name: round(value, 1) for name, value in seconds.items()} if len(seconds) > 1 else {},
@@ -94,8 +96,16 @@ class Results:
         rows = [{name: value for name, value in asdict(row).items() if value is not None} for row in self.rows]
         optional = {name: value for name in ("seconds_by_part", "curves", "warnings") if (value := getattr(self, name))}
         head = {"version": VERSION, "experiment": self.experiment, "config": self.config, "rows": rows}
+        optional |= {} if self.measure == RETURN else {"measure": self.measure}
         rest = {name: getattr(self, name) for name in ("summary", "paper", "seconds", "device")}
         write_signed(folder / RESULTS, {**head, **rest, **optional})
+
+
+def _without_paths(value: Any) -> Any:
+    """A setting for JSON."""
+    if isinstance(value, tuple):
+        return [_without_paths(each) for each in value]
+    return str(value) if isinstance(value, Path) else value
 
 
 def read_results(path: Path) -> Results:
@@ -115,6 +125,7 @@ def read_results(path: Path) -> Results:
         seconds=found.number("seconds") if "seconds" in found else None,
         device=found.text("device") if "device" in found else "",
         warnings=tuple(found.texts("warnings")) if "warnings" in found else (),
+        measure=found.text("measure") if "measure" in found else RETURN,
         **{name: found.inner(name).plain() if name in found else {} for name in optional},
     )
 
@@ -131,7 +142,7 @@ def _row(row: Fields, first: bool) -> Row:
         values |= {"relative_low": values.pop("ci_low", None), "relative_high": values.pop("ci_high", None)}
     if "seeds" in row:
         values["seeds"] = row.whole("seeds")
-    if method != DEMONSTRATED:
+    if first and method != DEMONSTRATED:
         values.setdefault("evaluation", "greedy")
     for low, high in (("ci_low", "ci_high"), ("relative_low", "relative_high")):
         if (low in values) != (high in values) or (low in values and values[low] > values[high]):

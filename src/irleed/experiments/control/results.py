@@ -11,10 +11,11 @@ from scipy.stats import trim_mean
 
 from irleed._typing import Array, Float
 from irleed.algorithms.agent import AbstractAgent
+from irleed.analysis.agreement import rank_correlation
 from irleed.experiments import paper
 from irleed.experiments.control.config import METHODS, ORACLES, ControlConfig
 from irleed.experiments.control.protocol import Outcome
-from irleed.experiments.statistics import difference, interval, rank_correlation
+from irleed.experiments.statistics import difference, interval
 from irleed.report import figures
 from irleed.runs.results import DEMONSTRATED, Results, Row, method_name
 

@@ -9,11 +9,12 @@ from rich.table import Table
 from scipy.cluster.vq import kmeans2
 
 from irleed._typing import Array, Float, Int
+from irleed.analysis.agreement import rank_correlation
 from irleed.envs.mdp import paper_gridworld
 from irleed.experiments import paper
 from irleed.experiments.gridworld.config import ACCURACY, DEMONSTRATORS, EPISODES, MAX_PRECISION, GridworldConfig
 from irleed.experiments.gridworld.protocol import Lane, Outcome
-from irleed.experiments.statistics import adjusted_rand_index, mean_and_interval, rank_correlation
+from irleed.experiments.statistics import adjusted_rand_index, mean_and_interval
 from irleed.report import figures
 from irleed.runs.results import DEMONSTRATED, Results, Row
 
