@@ -26,7 +26,7 @@ def section(found: Validation, level: int, key: str) -> Safe:
     if known:
         rows = [(_estimate(each), int(each.trivial)) for each in known]
         label = f"Rank correlation with {found.score}, with 95 % interval. The table has the values."
-        forest = svg.forest(rows, label=label, axis=f"Spearman with {found.score}", reference=0.0)
+        forest = svg.forest(rows, label=label, axis=f"Spearman with {found.score}", references=[0.0])
         drawn.append(figure("Circles: estimates of this fit. Squares: trivial statistics of the same data.", forest))
         drawn.append(_plot(found, next(iter(found.values))))
     rows = [
