@@ -19,7 +19,8 @@ from scipy.stats import spearmanr
 from irleed.algorithms.baselines import BehaviourCloning
 from irleed.algorithms.iq import OfflineIrleed
 from irleed.data import Demonstrations, Episode
-from irleed.fit.networks import NetworkFit, fit_networks
+from irleed.fit.networks import fit_networks
+from irleed.fit.result import Fit
 
 Task = Literal["grasp", "speed", "turn", "arm"]
 SPEEDS = (0.5, 0.7, 0.9, 1.1, 1.4, 1.8)
@@ -186,7 +187,7 @@ def demonstrations(task: Task, seed: int, episodes: int) -> Demonstrations:
     return Demonstrations.from_episodes(found)
 
 
-def success(task: Task, fit: NetworkFit, seed: int, rollouts: int) -> float:
+def success(task: Task, fit: Fit, seed: int, rollouts: int) -> float:
     """The share of rollouts by greedy actions that reach their goal."""
     env = TASKS[task][0](np.random.default_rng(10_000 + seed), rollouts)
     for _ in range(env.limit):

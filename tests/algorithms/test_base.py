@@ -222,8 +222,8 @@ def test_what_biases_have_in_common_is_no_bias(data):
     np.testing.assert_allclose([each.shared for each in found], [np.mean(shared**2)] * DEMONSTRATORS, rtol=1e-4)
     np.testing.assert_allclose([each.bias for each in found], np.mean((centred - shared) ** 2, 1), rtol=1e-4)
     assert max(float(each.bias) for each in found) > 1e-6
-    equal = dataclasses.replace(algorithm, precision_learning_rate=None)
-    np.testing.assert_allclose(equal.policy(parameters)(obs).logits, values.mean(0), rtol=1e-4)
+    held = dataclasses.replace(algorithm, precision_learning_rate=None)  # precisions that are held count as well
+    np.testing.assert_allclose(held.policy(parameters)(obs).logits, logits.mean(0) / beta.mean(), rtol=1e-4)
 
 
 def test_relabelled_demonstrators_permute_the_answer(data):

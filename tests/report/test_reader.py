@@ -104,5 +104,5 @@ def test_an_experiment_without_greedy_returns_has_no_plots(copy, tmp_path):
     found = json.loads((folder / "results.json").read_text())
     rows = [row for row in found["rows"] if row.get("evaluation") != "greedy"]
     (folder / "results.json").write_text(json.dumps(found | {"rows": rows}))
-    write([folder], tmp_path / "report.html")
+    report(folder, out=tmp_path / "report.html")
     assert "By greedy actions" in (tmp_path / "report.html").read_text()

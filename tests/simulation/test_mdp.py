@@ -40,7 +40,7 @@ def test_data_and_rollouts_have_the_same_statistics():
 
 
 def test_values_at_rest_are_plain_arrays_of_doubles():
-    data, truth = simulate(1, paper_gridworld(4).mdp, planner=Averaged(), endless=True, episodes=5)
+    data, truth = simulate(1, paper_gridworld(4).mdp, planner=Averaged(), endless=True, demonstrations=5)
     data.validate()
     assert truth.bias.shape == (5, 16) and set(np.flatnonzero(truth.weights)) == {0, 3, 15}
     assert all(isinstance(leaf, np.ndarray) for leaf in jax.tree.leaves((data, truth)))
@@ -67,7 +67,7 @@ def test_returns_are_those_of_the_policy(random_mdp, by_action):
     features = reward[..., None] if by_action else None
     mdp = random_mdp(0, features=features, reward=reward)
     data, truth = simulate(
-        3, mdp, demonstrators=1, episodes=2_000, horizon=8, weights=np.ones(1) if by_action else None
+        3, mdp, demonstrators=1, demonstrations=2_000, horizon=8, weights=np.ones(1) if by_action else None
     )
     with jax.enable_x64(True):
 
@@ -139,7 +139,7 @@ def test_who_plans_endlessly_may_act_differently():
 
 BAD = [
     ({"demonstrators": 0}, "simulate, demonstrators: got 0, expected 1 or more"),
-    ({"episodes": -1}, "simulate, episodes: got -1, expected 1 or more"),
+    ({"demonstrations": -1}, "simulate, demonstrations: got -1, expected 1 or more"),
     ({"horizon": 0}, "simulate, horizon: got 0, expected 1 or more"),
     ({"max_precision": -1.0}, "simulate, max_precision: got -1.0"),
     ({"max_precision": float("inf")}, "simulate, max_precision: got inf"),

@@ -225,7 +225,6 @@ def settled(
         for each, train_key in zip(candidates, train_keys, strict=False)
     ]
     best = int(np.argmax([each.log_likelihood.mean() for each in tried]))
-    steps = (
-        min(2 * int(tried[best].steps.max()), algorithm.steps) if algorithm.anneal_lr else int(tried[best].steps.max())
-    )
+    found = int(tried[best].steps.max()) or algorithm.steps  # 0: no likelihood was a number
+    steps = min(2 * found, algorithm.steps) if algorithm.anneal_lr else found
     return dataclasses.replace(candidates[best], anneal_lr=algorithm.anneal_lr, steps=steps)

@@ -109,7 +109,7 @@ def fit_networks(
         else:
             agents, losses = needed(backend).learn(learner, keys, many, *given[1:])
             state = agents.learner
-    kept, lost = _sound(learner, state)
+    kept, lost = _sound(algorithm, state)
     parameters = jax.tree.map(lambda leaf: np.asarray(leaf)[kept], state.parameters)
     policy = EnsemblePolicy(jax.vmap(learner.policy)(parameters), learnt_from.conditioning)
     policy = jax.tree.map(np.asarray, policy)
@@ -117,9 +117,8 @@ def fit_networks(
     if isinstance(actions, Bounds) and len(data.demonstrator) == seen.transitions:
         unseen = vectors.held_out(seen, [chosen[member] for member in kept])
         expertise = vectors.judged(expertise, learner, parameters, data, seen.episode, actions, unseen)
-    expertise = _counted(expertise, seen).without_few()
-    if judged is not None:
-        expertise = by_the_others(expertise, judged)
+    expertise = _counted(expertise, seen)
+    expertise = (expertise if judged is None else by_the_others(expertise, judged)).without_few()
     earned = () if backend is None else policy_returns(play_key, backend, policy, EPISODES)
     earned += () if backend is None else demonstrated(demonstrations)
     chance = at_chance(seen, expertise, actions)

@@ -77,7 +77,8 @@ class Expertise(eqx.Module):
     def without_few(self) -> "Expertise":
         """The same without intervals of those with fewer than 10 transitions: not estimated."""
         few = np.asarray(self.transitions) < FEW
-        ends = ("precision_low", "precision_high", "bias_low", "bias_high")
+        names = ("precision_low", "precision_high", "bias_low", "bias_high", "skill_low", "skill_high")
+        ends = [name for name in names if getattr(self, name) is not None]
         return dataclasses.replace(self, **{end: np.where(few, np.nan, getattr(self, end)) for end in ends})
 
     def to_dict(self) -> list[dict[str, object]]:

@@ -161,8 +161,8 @@ def _reading(config: Fields) -> ReadOptions:
         return ReadOptions()
     found = config.inner("reading")
     return ReadOptions(
-        demonstrator=found.text("demonstrator"),
-        obs=tuple(found.texts("obs")),
+        demonstrator=found.text("demonstrator") if "demonstrator" in found else ReadOptions.demonstrator,
+        obs=tuple(found.texts("obs")) if "obs" in found else (),
         action=found.text("action") if "action" in found else None,
         expansion=found.number("expansion") if "expansion" in found else EXPANSION,
     )

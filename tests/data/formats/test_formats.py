@@ -81,10 +81,13 @@ def test_curation_of_a_robomimic_file_is_two_masks_in_a_copy(tmp_path):
     source, run = robomimic(tmp_path / "demos.hdf5"), tmp_path / "run"
     run.mkdir()
     TabularPolicy(np.array([[0.5, 0.5], [0.5, 0.5]])).save(run / "policy.safetensors")
-    rows = [{"name": f"{word}_operator_1", "precision": value, "bias": None} for word, value in
-            {"better": 2.0, "worse": 1.0}.items()]  # fmt: skip
-    reading = {"demonstrator": "data", "obs": [], "action": None}
-    (run / "fit.json").write_text(json.dumps({"expertise": rows, "config": {"reading": reading}}))
+    unknown = dict.fromkeys(("precision_low", "precision_high", "bias", "log_likelihood", "weight"))
+    rows = [
+        {"name": f"{word}_operator_1", "precision": value, "transitions": 2, **unknown}
+        for word, value in {"better": 2.0, "worse": 1.0}.items()
+    ]
+    fit = {"expertise": rows, "config": {"reading": {"demonstrator": "data"}}, "steps": 1, "seconds": 1.0}
+    (run / "fit.json").write_text(json.dumps(fit))
     before = source.read_bytes()
     main(["curate", str(source), "--run", str(run), "--out", str(tmp_path / "copy.hdf5")])
     assert source.read_bytes() == before
