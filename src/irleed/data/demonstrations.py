@@ -43,6 +43,7 @@ class Demonstrations(eqx.Module):
     episode: Int[Array, " N"]  # 0 .. E-1, in order
     reward: Float[Array, " N"] | None  # never used for learning, only to check and to report
     names: tuple[str, ...] = eqx.field(static=True)  # who the demonstrators are
+    part_of: Int[Array, " E"] | None = None  # the recording that each episode is a part of, once `without` has cut some
 
     @classmethod
     def from_arrays(
@@ -140,6 +141,11 @@ class Demonstrations(eqx.Module):
         """The demonstrator of each episode."""
         return np.asarray(self.demonstrator)[self.start]
 
+    @property
+    def recordings(self) -> Int[np.ndarray, " E"]:
+        """The recording that each episode is a part of: a number of its own, unless `without` has cut some."""
+        return np.arange(self.episodes) if self.part_of is None else np.asarray(self.part_of)
+
     def returns(self) -> Float[np.ndarray, " E"] | None:
         """Undiscounted return of each episode, if rewards are known."""
         return None if self.reward is None else np.add.reduceat(np.asarray(self.reward, np.float64), self.start)
@@ -177,7 +183,7 @@ class Demonstrations(eqx.Module):
     def without(self, transitions: Int[np.ndarray, " K"]) -> "Demonstrations":
         """The same data without these transitions, each of which cuts its episode short; everyone must have one left.
 
-        The part after it is an episode of its own.
+        The part after it is an episode of its own; `recordings` says what was one before.
         """
         keep = np.setdiff1d(np.arange(self.transitions), transitions)
         gone = np.setdiff1d(np.arange(self.demonstrators), self.demonstrator[keep])
@@ -200,12 +206,13 @@ class Demonstrations(eqx.Module):
             demonstrator=self.demonstrator[keep],
             episode=episode,
             reward=None if self.reward is None else self.reward[keep],
+            part_of=np.unique(self.recordings[self.episode[keep[start]]], return_inverse=True)[1],
         )
 
     def by_episode(self) -> "Demonstrations":
         """The same data, arrays shared, with every episode its own demonstrator: for identities that are unknown."""
         names = tuple(f"episode {i}" for i in range(self.episodes))
-        return dataclasses.replace(self, demonstrator=self.episode, names=names)
+        return dataclasses.replace(self, demonstrator=self.episode, names=names, part_of=None)
 
     def validate(self, where: str = "data") -> None:
         """Raise a `DataError` that names the first thing found wrong."""
@@ -228,7 +235,18 @@ class Demonstrations(eqx.Module):
             episode=episode,
             reward=None if self.reward is None else self.reward[keep],
             names=tuple(self.names[d] for d in demonstrators),
+            part_of=None if self.part_of is None else self._parts_taken(chosen),
         )
+
+    def _parts_taken(self, chosen: Int[np.ndarray, " K"]) -> Int[np.ndarray, " K"]:
+        """The recordings of these episodes, numbered as they come; each copy of an episode is in one of its own."""
+        seen: dict[int, int] = {}
+        number: dict[tuple[int, int], int] = {}
+        parts = []
+        for episode, recording in zip(chosen.tolist(), self.recordings[chosen].tolist(), strict=True):
+            seen[episode] = seen.get(episode, -1) + 1
+            parts.append(number.setdefault((recording, seen[episode]), len(number)))
+        return np.array(parts)
 
 
 def _number(owners: list, names: Sequence[str] | None, where: str) -> tuple[Int[np.ndarray, " E"], tuple[str, ...]]:

@@ -13,6 +13,9 @@ A consensus is one of people, not of transitions. In every state, whoever has be
 counts by the inverse of the probability $p(i|s)$ that a classifier gives its demonstrator, within limits. And a
 demonstrator is judged where at least some of the others have been: by the effective number of others,
 $K(s) = 1 / \sum_{j \ne i} p(j|s)^2$. A second round weighs everyone's votes by their skill.
+
+To agree with others is not all of skill. Where people improve with practice, skill also counts how far they have come
+along what improves; see `irleed.fit.practice`.
 """
 
 import dataclasses
@@ -39,6 +42,7 @@ from irleed.fit.crossfit import (
     taken,
     train_until_held_out,
 )
+from irleed.fit.practice import Practice, practice
 
 ROUNDS, REPEATS = 2, 2
 MOST_ALONE, FOLDS = 8, 5  # up to so many demonstrators are left out one by one, more of them by folds
@@ -56,6 +60,7 @@ class Consensus(eqx.Module):
     weight: Float[np.ndarray, " N"]  # of each transition that was looked at
     episode_skill: Float[np.ndarray, " E"]
     held: Bool[np.ndarray, " N"]  # out, to stop the training
+    practice: Practice | None  # what the order in which people did things says besides
 
 
 def consensus(
@@ -79,6 +84,7 @@ def consensus(
     who, episode = np.asarray(seen.demonstrator), np.asarray(data.episode)[rows]
     count = data.demonstrators
     held = held_out(held_key, data)[rows]
+    recording = data.recordings[episode]
     votes, shared = _presence(presence_key, seen, held, count)
     told(0.15)
     learner = dataclasses.replace(algorithm, **IQ_LEARN, anneal_lr=False)
@@ -87,14 +93,20 @@ def consensus(
         repeats = REPEATS if number == ROUNDS - 1 else 1
         weight = votes * say[who]
         measured = _cross_fitted(round_key, learner, seen, weight, held, who, count, actions, repeats)
-        found = [statistics.evidence(each, shared, who, episode, count) for each in measured]
-        say = np.maximum(statistics.posterior(found).skill, LEAST_SAY) ** 2
+        found = [statistics.evidence(each, shared, who, recording, count) for each in measured]
+        say = _say(statistics.posterior(found))
         told(0.15 + 0.85 * (number + 1) / ROUNDS)
-    together = statistics.posterior(found)
+    agreed, practised = statistics.posterior(found), practice(data)
+    together = agreed if practised is None else practised.beside(agreed)
+    say = _say(together)
     realised = np.mean([each.realised for each in measured], 0)
     possible = np.mean([each.possible for each in measured], 0)
     of_episodes = _of_episodes(realised * shared, possible * shared, episode, data, together.skill)
-    return Consensus(together, say, votes * say[who], of_episodes, held)
+    return Consensus(together, say, votes * say[who], of_episodes, held, practised)
+
+
+def _say(found: statistics.Posterior) -> Float[np.ndarray, " D"]:
+    return np.maximum(found.skill, LEAST_SAY) ** 2
 
 
 def _presence(

@@ -32,18 +32,21 @@ class Stopped(eqx.Module):
 
 
 def held_out(key: Key, data: Demonstrations) -> Bool[np.ndarray, " N"]:
-    """A fifth of each demonstrator's transitions: whole episodes, or the end of each where there are few."""
-    held = np.zeros(data.transitions, bool)
-    within = np.arange(data.transitions) - data.start[data.episode]
-    draw = np.asarray(jax.random.uniform(key, (data.episodes,), jnp.float32))
-    for who in range(data.demonstrators):
-        own = np.flatnonzero(data.owner == who)
-        if len(own) >= LEAST_EPISODES:
-            own = own[np.argsort(draw[own], kind="stable")][: max(1, round(HELD_OUT * len(own)))]
-            held |= np.isin(data.episode, own)
-        else:
-            held |= np.isin(data.episode, own) & (within >= (1 - HELD_OUT) * data.length[data.episode])
-    return held
+    """A fifth of each demonstrator's transitions: whole recordings, or the end of each where there are few."""
+    recording = data.recordings[np.asarray(data.episode)]
+    _, first, recording, length = np.unique(recording, return_index=True, return_inverse=True, return_counts=True)
+    owner = np.asarray(data.demonstrator)[first]
+    few = np.bincount(owner, minlength=data.demonstrators) < LEAST_EPISODES
+    draw = np.asarray(jax.random.uniform(key, (len(length),), jnp.float32))
+    out = np.zeros(len(length), bool)
+    for who in np.flatnonzero(~few):
+        own = np.flatnonzero(owner == who)
+        out[own[np.argsort(draw[own], kind="stable")][: max(1, round(HELD_OUT * len(own)))]] = True
+    order = np.argsort(recording, kind="stable")
+    within = np.empty(data.transitions)
+    within[order] = np.arange(data.transitions) - np.repeat(np.cumsum(length) - length, length)
+    last = within >= (1 - HELD_OUT) * length[recording]
+    return np.where(few[owner][recording], last, out[recording])
 
 
 def resampled_rows(key: Key, weight: Float[np.ndarray, " N"], most: int) -> Int[np.ndarray, " R"]:

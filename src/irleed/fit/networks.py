@@ -122,13 +122,14 @@ def fit_networks(
     earned = () if backend is None else policy_returns(play_key, backend, policy, EPISODES)
     earned += () if backend is None else demonstrated(demonstrations)
     chance = at_chance(seen, expertise, actions)
+    practised = () if judged is None or judged.practice is None else (judged.practice.said,)
     return Fit(
         policy=policy,
         expertise=expertise,
         origin=Origin.of(demonstrations, algorithm, members=members, seed=seed),
         returns=earned,
         history=tuple({"step": step, "loss": float(loss[kept].mean())} for step, loss in losses),
-        warnings=(*lost, *learnt_from.warnings, *chance),
+        warnings=(*lost, *learnt_from.warnings, *practised, *chance),
         members=len(kept),
         steps=learner.steps,
         episode_skill=None if judged is None else judged.episode_skill,
