@@ -206,7 +206,7 @@ class Demonstrations(eqx.Module):
             demonstrator=self.demonstrator[keep],
             episode=episode,
             reward=None if self.reward is None else self.reward[keep],
-            part_of=np.unique(self.recordings[self.episode[keep[start]]], return_inverse=True)[1],
+            part_of=self.recordings[self.episode[keep[start]]],
         )
 
     def by_episode(self) -> "Demonstrations":

@@ -29,7 +29,8 @@ LEAST_PEOPLE = 5  # whose order is known
 MOST_FOLDS = 25  # of people, each scored by the order of all others
 MOST_NUMBERS = 1_000  # in an observation: means of images say little
 FAR = 5.0  # standard deviations beyond which a description is clipped
-CHANCE = 0.01  # that an order without any meaning is believed
+SHUFFLES = 999  # orders without any meaning that the true one is compared with
+CHANCE = 0.01  # that such an order is believed
 ENDURING = 0.25  # the same of the order after the first part: how an episode begins is not practice
 AGREEMENT = 0.5  # what agreement with others counts beside practice, both in standard deviations
 LEAST_SPREAD = 0.05  # of skill between people, for the scale of skill
@@ -76,16 +77,16 @@ def practice(data: Demonstrations) -> Practice | None:
     if isinstance(data.obs, lazy.LazyRows) or np.prod(data.obs.shape[1:]) > MOST_NUMBERS:
         return None
     recordings = np.bincount(data.owner[np.unique(data.recordings, return_index=True)[1]], minlength=data.demonstrators)
-    within = (recordings >= LEAST_RECORDINGS).sum() < LEAST_PEOPLE
+    within = int((recordings >= LEAST_RECORDINGS).sum()) < LEAST_PEOPLE
     parts = _parts(data, within=within)
     if len(np.unique(parts.who[parts.group >= 0])) < LEAST_PEOPLE:
         return None
-    found, margin = _told(parts, CHANCE)
-    if found < margin or (within and np.less(*_told(parts, ENDURING, first=1))):
+    found, by_chance = _told(parts)
+    if by_chance > CHANCE or (within and _told(parts, first=1)[1] > ENDURING):
         return None
-    margin = _told(parts, 0.025)[1]
     score, deviation = _scores(parts, data.demonstrators)
-    return Practice(score, deviation, found, found - margin, found + margin)
+    margin = float(t.isf(0.025, len(found) - 1) * found.std(ddof=1) / np.sqrt(len(found)))
+    return Practice(score, deviation, float(found.mean()), float(found.mean()) - margin, float(found.mean()) + margin)
 
 
 def _parts(data: Demonstrations, *, within: bool) -> _Parts:
@@ -115,19 +116,43 @@ def _parts(data: Demonstrations, *, within: bool) -> _Parts:
     return _Parts(scaled, who[whole], group, order)
 
 
-def _told(parts: _Parts, chance: float, first: int = 0) -> tuple[float, float]:
-    """The mean correlation over people of their order with the reward that the others' order teaches.
+def _told(parts: _Parts, first: int = 0) -> tuple[Float[np.ndarray, " D"], float]:
+    """The correlation of each person's order with the reward that the others' order teaches, and a p-value.
 
-    And the margin that it has to be beyond, not to be there by chance. Orders begin with part `first`.
+    The p-value is the share of permutations (of parts within their groups) whose mean correlation is as high. Orders
+    begin with part `first`.
     """
     group = np.where(parts.order >= first, parts.group, -1)
     off, time = _centred(parts.described, group, parts.order)
-    fold, rewards = _rewards(off, time, parts.who)
-    told = np.sum(off * rewards[fold[parts.who]], 1)
+    rng = np.random.default_rng(0)
+    times = np.stack([time, *(_shuffled(rng, time, group) for _ in range(SHUFFLES))], 1)
+    fold, rewards = _rewards(off, times, parts.who)
     people = np.unique(parts.who[group >= 0])
-    moments = [np.bincount(parts.who, each)[people] for each in (told * time, told**2, time**2)]
+    told = np.zeros_like(times)
+    for number, reward in enumerate(rewards):
+        own = fold[parts.who] == number
+        told[own] = off[own] @ reward
+    moments = [_summed(parts.who, each)[people] for each in (told * times, told**2, times**2)]
     found = moments[0] / np.sqrt(np.maximum(moments[1] * moments[2], 1e-24))
-    return float(found.mean()), float(t.isf(chance, len(people) - 1) * found.std(ddof=1) / np.sqrt(len(people)))
+    mean = found.mean(0)
+    return found[:, 0], float(np.mean(mean >= mean[0]))
+
+
+def _summed(who: Int[np.ndarray, " U"], each: Float[np.ndarray, "U R"]) -> Float[np.ndarray, "D R"]:
+    """Sums over each person's parts."""
+    total = np.zeros((int(who.max()) + 1, each.shape[1]))
+    np.add.at(total, who, each)
+    return total
+
+
+def _shuffled(
+    rng: np.random.Generator, time: Float[np.ndarray, " U"], group: Int[np.ndarray, " U"]
+) -> Float[np.ndarray, " U"]:
+    """The same with the order of the parts of each group drawn anew."""
+    drawn = time.copy()
+    order = np.lexsort((rng.random(len(time)), group))
+    drawn[np.argsort(group, kind="stable")] = time[order]
+    return drawn
 
 
 def _scores(parts: _Parts, people: int) -> tuple[Float[np.ndarray, " D"], Float[np.ndarray, " D"]]:
@@ -136,8 +161,8 @@ def _scores(parts: _Parts, people: int) -> tuple[Float[np.ndarray, " D"], Float[
     The latter is a jackknife: the scores by the rewards that leave one fold of people out each.
     """
     off, time = _centred(parts.described, parts.group, parts.order)
-    fold, rewards = _rewards(off, time, parts.who)
-    each = parts.described @ rewards.T
+    fold, rewards = _rewards(off, time[:, None], parts.who)
+    each = parts.described @ rewards[:, :, 0].T
     count = np.bincount(parts.who, minlength=people)
     by_fold = np.stack([np.bincount(parts.who, column, people) for column in each.T], 1) / count[:, None]
     score = by_fold[np.arange(people), fold]
@@ -163,13 +188,13 @@ def _centred(
 
 
 def _rewards(
-    off: Float[np.ndarray, "U K"], time: Float[np.ndarray, " U"], who: Int[np.ndarray, " U"]
-) -> tuple[Int[np.ndarray, " D"], Float[np.ndarray, "G K"]]:
-    """The fold of each person, and for each fold the linear reward that all other folds teach."""
+    off: Float[np.ndarray, "U K"], times: Float[np.ndarray, "U R"], who: Int[np.ndarray, " U"]
+) -> tuple[Int[np.ndarray, " D"], Float[np.ndarray, "G K R"]]:
+    """The fold of each person, and for each fold the linear rewards that all other folds teach, one for each order."""
     people = int(who.max()) + 1
     folds = min(people, MOST_FOLDS)
     fold = np.arange(people) % folds
-    grams = [off[fold[who] == g].T @ off[fold[who] == g] for g in range(folds)]
-    targets = [off[fold[who] == g].T @ time[fold[who] == g] for g in range(folds)]
+    own = [fold[who] == number for number in range(folds)]
+    grams, targets = [off[rows].T @ off[rows] for rows in own], [off[rows].T @ times[rows] for rows in own]
     gram, target, ridge = sum(grams), sum(targets), len(off) * np.eye(off.shape[1])
     return fold, np.stack([np.linalg.solve(gram - grams[g] + ridge, target - targets[g]) for g in range(folds)])
