@@ -186,6 +186,8 @@ class Demonstrations(eqx.Module):
         The part after it is an episode of its own; `recordings` says what was one before.
         """
         keep = np.setdiff1d(np.arange(self.transitions), transitions)
+        if len(keep) == self.transitions:
+            return self
         gone = np.setdiff1d(np.arange(self.demonstrators), self.demonstrator[keep])
         if len(gone):
             got, remedy = f"all transitions of {self.names[gone[0]]!r}", "leave the demonstrator out with `select`"
