@@ -9,7 +9,7 @@ import pytest
 from irleed.algorithms.iq import OfflineIrleed
 from irleed.data import Demonstrations, Episode
 from irleed.data.transitions import Transitions
-from irleed.fit.consensus import _cross_fitted, consensus, settled
+from irleed.fit.consensus import _cross_fitted, consensus, settled, situations
 from irleed.fit.crossfit import held_out, resampled_rows
 
 pytestmark = pytest.mark.optax
@@ -75,7 +75,7 @@ def test_the_policy_that_judges_someone_has_not_seen_their_actions():
 
     def possible(action):
         other = dataclasses.replace(seen, action=action)
-        return _cross_fitted(jax.random.key(2), small, other, np.ones(len(who)), held, who, 3, 2, 1)[0].possible
+        return _cross_fitted(jax.random.key(2), small, other, np.ones(len(who)), held, 3, 2)[0].possible
 
     before, after = (possible(np.where(who == 0, change, seen.action).astype(np.int32)) for change in (0, 1))
     np.testing.assert_array_equal(before[who == 0], after[who == 0])
@@ -110,3 +110,13 @@ def test_rows_are_resampled_as_often_as_their_weights_say():
     assert set(rows) <= {1, 2, 4} and len(rows) == 3
     many = resampled_rows(jax.random.key(0), np.repeat([1.0, 3.0], 500), 1000)
     assert np.mean(many >= 500) == pytest.approx(0.75, abs=0.01)
+
+
+def test_situations_are_groups_of_similar_observations():
+    rng = np.random.default_rng(0)
+    centres = 10 * rng.normal(size=(5, 3))
+    which = rng.integers(5, size=500)
+    found = situations(centres[which] + 0.01 * rng.normal(size=(500, 3)))
+    assert all(len(np.unique(which[found == group])) == 1 for group in np.unique(found))
+    assert len(np.unique(situations(rng.integers(256, size=(300, 12, 12, 3), dtype=np.uint8)))) > 5
+    assert (situations(np.ones((10, 2))) == 0).all()

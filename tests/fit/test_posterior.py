@@ -34,7 +34,7 @@ def GRID_LOGITS(values):  # noqa: N802
 
 def judged(rng, skill, episodes, steps, **settings):
     found, who, episode = measured(rng, skill, episodes, steps, **settings)
-    return posterior([evidence(found, np.ones(len(who)), who, episode, len(skill))])
+    return posterior([evidence(found, np.ones(len(who)), who, [episode], len(skill))])
 
 
 def test_skill_is_the_share_of_the_advantage_that_is_realised():
@@ -75,3 +75,41 @@ def test_probabilities_of_being_better_are_those_of_two_normal_distributions():
     found = better(np.array([0.5, 0.3]), np.array([0.1, 0.1]))
     np.testing.assert_allclose(found + found.T, 1.0)
     np.testing.assert_allclose(found[0, 1], 0.9214, atol=1e-4)  # 0.2 / (0.1 sqrt 2) standard deviations
+
+
+def test_errors_that_similar_situations_share_widen_intervals():
+    """The others' values are off by the same in all transitions of a situation, however many there are."""
+    rng = np.random.default_rng(3)
+    inside, without = [], []
+    for _ in range(30):
+        truth, who = rng.uniform(0.35, 0.65, 8), np.repeat(np.arange(8), 600)
+        situation = rng.integers(20, size=len(who))
+        chance = truth[who] + rng.normal(0, 0.2, (8, 20))[who, situation]
+        best = rng.random(len(who)) < chance + (1 - chance) / 4
+        curve = GRID_LOGITS(2.0 * np.eye(4)[0])[np.where(best, 0, 1)]
+        found = Measured(np.where(best, 1.5, -0.5), np.full(len(who), 1.5), curve)
+        for kept, groups in ((inside, [situation]), (without, [])):
+            low, high = posterior([evidence(found, np.ones(len(who)), who, groups, 8)]).skill_interval(0.9)
+            kept.append((low <= truth) & (truth <= high))
+    assert np.mean(inside) > 0.85 and np.mean(without) < 0.75
+
+
+def test_whoever_is_alone_in_most_situations_is_uncertain():
+    rng = np.random.default_rng(4)
+    found, who, episode = measured(rng, [0.8, 0.6, 0.4, 0.5], [10] * 4, [100] * 4)
+    alone = np.where((who == 3) & (rng.random(len(who)) < 0.97), 1e-6, 1.0)
+    deviation = [posterior([evidence(found, own, who, [episode], 4)]).deviation for own in (np.ones(len(who)), alone)]
+    assert deviation[1][3] > 2 * deviation[0][3]
+
+
+def test_repetitions_that_differ_widen_precision_and_skill():
+    rng = np.random.default_rng(5)
+    found, who, episode = measured(rng, [0.8, 0.6, 0.4, 0.5], [10] * 4, [100] * 4)
+    other = measured(rng, [0.5, 0.7, 0.6, 0.3], [10] * 4, [100] * 4)[0]
+    same, differ = (
+        posterior([evidence(each, np.ones(len(who)), who, [episode], 4) for each in pair])
+        for pair in ((found, found), (found, other))
+    )
+    assert (differ.deviation > 1.5 * same.deviation).all()
+    widths = [each.precision(0.95) / each.precision(0.05) for each in (same, differ)]
+    assert (widths[1] > 1.2 * widths[0]).all()

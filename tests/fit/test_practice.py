@@ -54,8 +54,9 @@ def test_within_long_recordings_only_if_the_clock_ended_them(ended):
         assert spearmanr(found.score, level).statistic > 0.8
 
 
-def test_how_an_episode_begins_is_not_practice():
-    data, _ = _people(2, 400, 0.0, ended=False)
+@pytest.mark.parametrize("seed", range(5))
+def test_how_an_episode_begins_is_not_practice(seed):
+    data, _ = _people(2, 400, 0.0, ended=False, seed=seed)
     obs = np.array(data.obs)
     for start in np.asarray(data.row)[data.start]:
         obs[start : start + 100] -= 3.0

@@ -12,7 +12,8 @@ advantage over a random action,
 A consensus is one of people, not of transitions. In every state, whoever has been there has one vote: a transition
 counts by the inverse of the probability $p(i|s)$ that a classifier gives its demonstrator, within limits. And a
 demonstrator is judged where at least some of the others have been: by the effective number of others,
-$K(s) = 1 / \sum_{j \ne i} p(j|s)^2$. A second round weighs everyone's votes by their skill.
+$K(s) = 1 / \sum_{j \ne i} p(j|s)^2$. Two more rounds weigh everyone's votes by their skill less its deviation: whose
+skill is uncertain has little to say.
 
 To agree with others is not all of skill. Where people improve with practice, skill also counts how far they have come
 along what improves; see `irleed.fit.practice`.
@@ -25,8 +26,9 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from scipy.cluster.vq import kmeans2, vq
 
-from irleed._typing import Bool, Float, Int, Key
+from irleed._typing import Array, Bool, Float, Int, Key
 from irleed.algorithms.baselines.bc import BehaviourCloning
 from irleed.algorithms.iq import IQ_LEARN, OfflineIrleed
 from irleed.data.demonstrations import Demonstrations
@@ -44,11 +46,13 @@ from irleed.fit.crossfit import (
 )
 from irleed.fit.practice import Practice, practice
 
-ROUNDS, REPEATS = 2, 2
+ROUNDS, REPEATS = 3, 2
 MOST_ALONE, FOLDS = 8, 5  # up to so many demonstrators are left out one by one, more of them by folds
 MOST_VOTES = 50.0  # of a transition, in those of the average one
 LEAST_SAY = 0.02  # of a demonstrator, whatever their skill
-LEAST_SHARED = 1e-3  # weight of a transition where no other has been
+LEAST_SHARED = 1e-6  # weight of a transition where no other has been, or one alone
+SITUATIONS, MOST_FEATURES = 32, 64  # groups of observations, by so many numbers
+MOST_SITUATED, MOST_NUMBERS = 10_000, 1 << 24  # observations that groups are found by, and numbers in memory
 PRESENCE = {"hidden": (64, 64), "steps": 4_000, "batch_size": 128, "anneal_lr": False, "learning_rate": 2e-3}
 
 
@@ -88,12 +92,11 @@ def consensus(
     votes, shared = _presence(presence_key, seen, held, count)
     told(0.15)
     learner = dataclasses.replace(algorithm, **IQ_LEARN, anneal_lr=False)
+    groups = recording, situations(seen.obs)
     say, found, measured = np.ones(count), [], []
     for number, round_key in enumerate(round_keys):
-        repeats = REPEATS if number == ROUNDS - 1 else 1
-        weight = votes * say[who]
-        measured = _cross_fitted(round_key, learner, seen, weight, held, who, count, actions, repeats)
-        found = [statistics.evidence(each, shared, who, recording, count) for each in measured]
+        measured = _cross_fitted(round_key, learner, seen, votes * say[who], held, count, actions)
+        found = [statistics.evidence(each, shared, who, groups, count) for each in measured]
         say = _say(statistics.posterior(found))
         told(0.15 + 0.85 * (number + 1) / ROUNDS)
     agreed, practised = statistics.posterior(found), practice(data)
@@ -106,7 +109,28 @@ def consensus(
 
 
 def _say(found: statistics.Posterior) -> Float[np.ndarray, " D"]:
-    return np.maximum(found.skill, LEAST_SAY) ** 2
+    return np.maximum(found.skill - found.deviation, LEAST_SAY) ** 2
+
+
+def situations(obs: Array) -> Int[np.ndarray, " N"]:
+    """Which group of similar observations each one belongs to (k-means of standardised numbers)."""
+    rng, flat = np.random.default_rng(0), np.asarray(obs).reshape(len(obs), -1)
+    at_once = max(SITUATIONS, MOST_NUMBERS // flat.shape[1])
+    count = min(len(flat), MOST_SITUATED, at_once)
+    some = flat[np.sort(rng.choice(len(flat), count, replace=False))].astype(float)
+    middle, spread = some.mean(0), some.std(0)
+    varies = np.flatnonzero(spread > 1e-9 * np.abs(middle) + 1e-12)
+    if not varies.size:
+        return np.zeros(len(flat), int)
+    features = min(varies.size, MOST_FEATURES)
+    turned = np.eye(features) if features == varies.size else rng.normal(size=(varies.size, features))
+
+    def described(rows: np.ndarray) -> np.ndarray:
+        return np.clip((rows[:, varies] - middle[varies]) / spread[varies], -5, 5) @ turned
+
+    centres, _ = kmeans2(described(some), min(SITUATIONS, count), minit="++", rng=rng)
+    parts = (flat[first : first + at_once] for first in range(0, len(flat), at_once))
+    return np.concatenate([vq(described(part), centres)[0] for part in parts])
 
 
 def _presence(
@@ -153,22 +177,21 @@ def _cross_fitted(
     seen: Transitions,
     weight: Float[np.ndarray, " N"],
     held: Bool[np.ndarray, " N"],
-    who: Int[np.ndarray, " N"],
     count: int,
     actions: int,
-    repeats: int,
 ) -> list[statistics.Measured]:
     """Of every transition, by a policy that has learnt from others alone: what it realises, could, and likelihoods."""
     fold_key, rows_key, train_key = jax.random.split(key, 3)
+    who = np.asarray(seen.demonstrator)
     folds = count if count <= MOST_ALONE else FOLDS
     lanes, fold = [], []
-    for repeat in range(repeats):
+    for repeat in range(REPEATS):
         order = np.asarray(jax.random.permutation(jax.random.fold_in(fold_key, repeat), count))
         fold.append(np.argsort(order, kind="stable") % folds)
         lanes += [(repeat, number) for number in range(folds)]
     learnt, scored = [], []
     for lane, (repeat, number) in enumerate(lanes):
-        others = weight * (fold[repeat][who] != number)
+        others = weight * (fold[repeat] != number)[who]
         learn_key, held_key = jax.random.split(jax.random.fold_in(rows_key, lane))
         learnt.append(resampled_rows(learn_key, others * ~held, MOST_ROWS))
         scored.append(resampled_rows(held_key, others * held, MOST_HELD))

@@ -1,11 +1,19 @@
 r"""Skill and precision by the others' policy, with intervals that know how much was seen.
 
-Three things widen an interval. A demonstrator's transitions are not independent: the variance between their episodes is
-compared with what independent transitions would have, and that ratio, drawn towards the mean of all demonstrators
-where episodes are few, multiplies the variance. Demonstrators are alike: estimates are drawn towards their common mean
-by as much as their own variance says (empirical Bayes), so that a demonstrator with ten transitions ends near the mean.
-And the others' policy is itself estimated: repetitions of the cross-fit differ.
+Three things widen an interval.
+
+- A demonstrator's transitions are not independent: not within an episode, and not in similar situations either, where
+  the others' values are off in the same way. The variance of sums over episodes, and over situations, is compared with
+  what independent transitions would have (two-way clustering; Cameron, Gelbach and Miller, 2011). The correlation
+  within these groups is drawn towards that of all demonstrators where groups are few.
+- The others' policy is itself estimated: repetitions of the cross-fit differ.
+- Whoever is alone in most situations is judged by few transitions.
+
+Demonstrators are alike: estimates are drawn towards their common mean by as much as their own variance says (empirical
+Bayes), so that a demonstrator with ten transitions ends near the mean.
 """
+
+from collections.abc import Sequence
 
 import equinox as eqx
 import numpy as np
@@ -17,13 +25,14 @@ from irleed._typing import Float, Int
 GRID = np.linspace(np.log(0.02), np.log(50.0), 49)  # of log precision
 WIDTHS = np.geomspace(0.05, 3.0, 25)  # of its prior, of which the most probable is taken
 WIDEST = 1.5  # the scale of a half-normal prior on that width
-POOLED = 8.0  # episodes that the mean of all demonstrators' ratios of variances counts for
-LEAST_EPISODES = 4  # of whoever takes part in that mean
+POOLED = 8.0  # groups of transitions that the correlation within everyone's groups counts for
+LEAST_GROUPS = 4  # of whoever takes part in that
 LIKE_OTHERS = 20.0  # transitions that the others' variance of a transition counts for
 STEPS = 100  # of expectation maximisation
 LEAST_ALIKE = 4  # demonstrators that can be drawn towards their mean
-LEAST_VARIANCE = 1e-6  # of skill among demonstrators
-USUAL = 2.0  # that ratio where nobody has episodes enough to tell
+LEAST_VARIANCE = 1e-6  # of skill among demonstrators, and of log precision between repetitions
+USUAL = 2.0  # the ratio of variances where nobody has groups enough to tell
+POOLED_REPEATS = 4.0  # repetitions that the variance between everyone's repetitions counts for
 
 
 class Measured(eqx.Module):
@@ -76,16 +85,19 @@ def evidence(
     measured: Measured,
     weight: Float[np.ndarray, " N"],
     who: Int[np.ndarray, " N"],
-    episode: Int[np.ndarray, " N"],
+    groups: Sequence[Int[np.ndarray, " N"]],
     count: int,
 ) -> Evidence:
     r"""Skill $\sum w\,A(s, a) / \sum w\,\max_a A(s, a)$ and the likelihood of precisions, of `count` demonstrators.
 
-    Of the weights of transitions, only the ratios within a demonstrator matter.
+    Transitions of one of `groups`, such as episodes, are not independent. Who has less weight than is usual counts as
+    somebody with fewer transitions.
     """
     realised, possible, curve = measured.realised, measured.possible, measured.curve
     total = np.bincount(who, weight, count)
-    weight = (weight * (total / np.bincount(who, weight**2, count))[who]).astype(float)  # sums to the effective number
+    usual = float(np.median(total / np.bincount(who, minlength=count)))
+    effective = total * np.minimum(total / np.bincount(who, weight**2, count), 1 / usual)
+    weight = (weight * (effective / total)[who]).astype(float)  # sums to the effective number
     number = np.bincount(who, weight, count)
     room = np.maximum(np.bincount(who, weight * possible, count), 1e-12)
     skill = np.bincount(who, weight * realised, count) / room
@@ -93,37 +105,47 @@ def evidence(
     single = number * np.bincount(who, off**2, count)  # the variance of a single transition
     known = float(np.median(single))
     independent = (number * single + LIKE_OTHERS * known) / (number + LIKE_OTHERS) / number
-    episodes, place = np.unique(episode, return_inverse=True)
-    owner = np.zeros(len(episodes), int)
-    owner[place] = who
-    own = np.bincount(owner, minlength=count)  # episodes of each
-    variance = independent * _ratio(np.bincount(who, off**2, count), np.bincount(place, off), owner, own)
-    summed = np.zeros((len(episodes), len(GRID)))
-    np.add.at(summed, place, weight[:, None] * curve)
     curves = np.zeros((count, len(GRID)))
-    np.add.at(curves, owner, summed)
+    np.add.at(curves, who, weight[:, None] * curve)
     peak, step = np.clip(curves.argmax(1), 1, len(GRID) - 2), GRID[1] - GRID[0]
-    rows, every = np.arange(count), np.arange(len(owner))
+    rows, every = np.arange(count), np.arange(len(who))
     bent = (2 * curves[rows, peak] - curves[rows, peak - 1] - curves[rows, peak + 1]) / step**2
-    slope = (summed[every, peak[owner] + 1] - summed[every, peak[owner] - 1]) / (2 * step)
-    slope -= (np.bincount(owner, slope, count) / own)[owner]
-    ratio = _ratio(np.maximum(bent, 1e-9), slope, owner, own)
-    return Evidence(skill, variance, curves / ratio[:, None])
+    slope = weight * (curve[every, peak[who] + 1] - curve[every, peak[who] - 1]) / (2 * step)
+    slope -= weight * (np.bincount(who, slope, count) / number)[who]
+    square = np.bincount(who, slope**2, count)
+    few = LIKE_OTHERS * float(np.median(square / number))
+    misfit = (square + few) / (np.maximum(bent, 0.0) + few)  # 1 if the likelihood is right (Huber's sandwich)
+    wider = np.maximum(_ratio(slope, weight, who, groups, count) * misfit, 1.0)
+    return Evidence(skill, independent * _ratio(off, weight, who, groups, count), curves / wider[:, None])
 
 
 def _ratio(
-    independent: Float[np.ndarray, " D"],
-    between: Float[np.ndarray, " E"],
-    owner: Int[np.ndarray, " E"],
-    episodes: Int[np.ndarray, " D"],
+    off: Float[np.ndarray, " N"],
+    weight: Float[np.ndarray, " N"],
+    who: Int[np.ndarray, " N"],
+    groups: Sequence[Int[np.ndarray, " N"]],
+    count: int,
 ) -> Float[np.ndarray, " D"]:
-    """The variance between episodes over that of independent transitions, drawn towards the mean of everyone."""
-    found = np.bincount(owner, between**2, len(episodes)) / np.maximum(independent, 1e-12)
-    found *= episodes / np.maximum(episodes - 1, 1)
-    known = (episodes >= LEAST_EPISODES) & (independent > 1e-9)
-    pooled = float(np.average(found[known], weights=episodes[known])) if known.any() else USUAL
-    free = np.where(independent > 1e-9, episodes - 1, 0)
-    return np.maximum((free * found + POOLED * pooled) / (free + POOLED), 1.0)
+    """The variance of everyone's sum of `off` over that of independent transitions; no less than 1.
+
+    With m transitions in a group, correlated by r, it is 1 + (m - 1) r. Everyone's own ratio is drawn towards that of
+    the r of all.
+    """
+    independent, excess = np.maximum(np.bincount(who, off**2, count), 1e-300), np.zeros(count)
+    for group in groups:
+        _, place = np.unique(who * (int(group.max()) + 1) + group, return_inverse=True)
+        owner = np.zeros(int(place.max()) + 1, int)
+        owner[place] = who
+        own = np.bincount(owner, minlength=count)  # groups of each
+        size = np.bincount(owner, np.bincount(place, weight) ** 2, count) / np.bincount(who, weight**2, count)
+        found = np.bincount(owner, np.bincount(place, off) ** 2, count) / independent * own / np.maximum(own - 1, 1)
+        known = own >= LEAST_GROUPS
+        pooled = USUAL - 1.0
+        if known.any():
+            inside = np.sum((own * (found - 1))[known]) / max(float(np.sum((own * (size - 1))[known])), 1e-12)
+            pooled = np.clip(inside, 0, 1) * (size - 1)
+        excess += ((own - 1) * (found - 1) + POOLED * pooled) / (own - 1 + POOLED)
+    return np.maximum(1 + excess, 1.0)
 
 
 def posterior(found: list[Evidence]) -> Posterior:
@@ -134,9 +156,26 @@ def posterior(found: list[Evidence]) -> Posterior:
         skills.append(skill)
         variances.append(variance)
         probabilities.append(_on_grid(each.curve))
-    mean = np.mean(probabilities, 0)
-    spread = np.var(skills, 0, ddof=1) if len(found) > 1 else 0.0
-    return Posterior(np.mean(skills, 0), np.sqrt(np.mean(variances, 0) + spread), mean, float((mean @ GRID).mean()))
+    log_precisions = np.array(probabilities) @ GRID
+    log_precisions -= log_precisions.mean(1, keepdims=True)
+    mean = _widened(np.mean(probabilities, 0), _between(log_precisions))
+    deviation = np.sqrt(np.mean(variances, 0) + _between(np.array(skills)))
+    return Posterior(np.mean(skills, 0), deviation, mean, float((mean @ GRID).mean()))
+
+
+def _between(values: Float[np.ndarray, "R D"]) -> Float[np.ndarray, " D"]:
+    """The variance of repetitions, drawn towards everyone's."""
+    if len(values) < 2:
+        return np.zeros(values.shape[1])
+    free, found = len(values) - 1, values.var(0, ddof=1)
+    return (free * found + POOLED_REPEATS * found.mean()) / (free + POOLED_REPEATS)
+
+
+def _widened(probabilities: Float[np.ndarray, "D G"], variance: Float[np.ndarray, " D"]) -> Float[np.ndarray, "D G"]:
+    """Probabilities on the grid with Gaussian noise of this variance added."""
+    squares = (GRID[:, None] - GRID[None]) ** 2 / np.maximum(variance, LEAST_VARIANCE)[:, None, None]
+    kernel = np.exp(-0.5 * squares)
+    return np.einsum("dg,dgh->dh", probabilities, kernel / kernel.sum(2, keepdims=True))
 
 
 def _drawn_together(

@@ -30,8 +30,7 @@ MOST_FOLDS = 25  # of people, each scored by the order of all others
 MOST_NUMBERS = 1_000  # in an observation: means of images say little
 FAR = 5.0  # standard deviations beyond which a description is clipped
 SHUFFLES = 999  # orders without any meaning that the true one is compared with
-CHANCE = 0.01  # that such an order is believed
-ENDURING = 0.25  # the same of the order after the first part: how an episode begins is not practice
+CHANCE = 0.01  # that such an order is believed; likewise after the first part: how an episode begins is not practice
 AGREEMENT = 0.5  # what agreement with others counts beside practice, both in standard deviations
 LEAST_SPREAD = 0.05  # of skill between people, for the scale of skill
 
@@ -82,7 +81,7 @@ def practice(data: Demonstrations) -> Practice | None:
     if len(np.unique(parts.who[parts.group >= 0])) < LEAST_PEOPLE:
         return None
     found, by_chance = _told(parts)
-    if by_chance > CHANCE or (within and _told(parts, first=1)[1] > ENDURING):
+    if by_chance > CHANCE or (within and _told(parts, first=1)[1] > CHANCE):
         return None
     score, deviation = _scores(parts, data.demonstrators)
     margin = float(t.isf(0.025, len(found) - 1) * found.std(ddof=1) / np.sqrt(len(found)))
