@@ -14,8 +14,7 @@ from irleed.algorithms.experts import SoftQExpert
 from irleed.algorithms.interaction import on_device
 from irleed.algorithms.iq import IQ_LEARN, OfflineIrleed, OnlineIrleed
 from irleed.data.transitions import Row, Transitions
-from irleed.envs.jax import CartPole
-from irleed.envs.jax.probes import context
+from irleed.envs.jax import CartPole, context
 from irleed.envs.step import Transition
 from irleed.model.demonstrators import gauge
 

@@ -8,7 +8,7 @@ import pytest
 from irleed.algorithms.agent import Replay
 from irleed.algorithms.experts import SoftQExpert
 from irleed.algorithms.interaction import on_device
-from irleed.envs.jax.probes import PROBES
+from irleed.envs.jax import PROBES
 from irleed.envs.step import Transition
 
 pytestmark = pytest.mark.optax

@@ -11,8 +11,7 @@ from irleed.algorithms.interaction import Lanes, on_device, on_host, round_keys
 from irleed.algorithms.iq import OfflineIrleed, OnlineIrleed
 from irleed.data.transitions import Transitions, stack
 from irleed.envs.host import make_host
-from irleed.envs.jax import CartPole
-from irleed.envs.jax.probes import endless
+from irleed.envs.jax import CartPole, endless
 from irleed.envs.step import AbstractEnv, Transition
 
 pytestmark = pytest.mark.optax

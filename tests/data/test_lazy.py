@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from irleed._io.arrays import Budget
 from irleed.data import Demonstrations, Episode, ReadOptions, lazy, load, save
 from irleed.data.formats import hdf5
 from irleed.data.lazy import InFile, InMemory, LazyRows, SideBySide
-from irleed.data.limits import Budget
 from irleed.errors import ConfigError, DataError
 
 

@@ -14,8 +14,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from irleed._io import arrays as _arrays
 from irleed.cli import main
-from irleed.data import Demonstrations, Episode, ReadOptions, limits, load, save
+from irleed.data import Demonstrations, Episode, ReadOptions, load, save
 from irleed.data.io import LAYOUT
 from irleed.envs.mdp import gridworld, load_mdp, save_mdp
 from irleed.errors import ConfigError, DataError
@@ -26,7 +27,7 @@ MB = 1 << 20
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
     """One MiB is enough for every file, so that bombs in these tests can be small."""
-    monkeypatch.setattr(limits, "ALWAYS", MB)
+    monkeypatch.setattr(_arrays, "ALWAYS", MB)
 
 
 def refusal(path, *reading) -> str:

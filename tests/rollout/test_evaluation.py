@@ -5,8 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from irleed.data.transitions import Inputs
-from irleed.envs.jax import CartPole
-from irleed.envs.jax.probes import delay
+from irleed.envs.jax import CartPole, delay
 from irleed.model.actions import Softmax
 from irleed.model.networks import Mlp
 from irleed.policies.actor import Actor

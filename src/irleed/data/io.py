@@ -26,7 +26,8 @@ import os
 from pathlib import Path
 from typing import Any
 
-from irleed._io.npz import Layout, printable, read_npz, write_npz
+from irleed._io.arrays import Layout, read_npz, write_npz
+from irleed._io.text import printable
 from irleed.data import lazy
 from irleed.data.demonstrations import Demonstrations
 from irleed.data.formats import ReadOptions, minari, read_folder, recognise
@@ -80,9 +81,7 @@ def _load_npz(path: str | os.PathLike[str], reading: ReadOptions) -> Demonstrati
         got, expected = reading.named or reading.action or reading.obs[0], "no choice: such files name one of each"
         raise ConfigError(where, got=got, expected=expected, remedy="leave the choice out")
     stored = lazy.member(Path(path), "obs")
-    budget = reading.budget()
-    budget.admit(path)
-    columns: dict[str, Any] = dict(read_npz(path, LAYOUT, budget.take, () if stored is None else ("obs",)))
+    columns: dict[str, Any] = dict(read_npz(path, LAYOUT, reading.budget(), () if stored is None else ("obs",)))
     if stored is not None:
         columns["obs"] = lazy.LazyRows.of(stored)
     names = columns.pop("names")

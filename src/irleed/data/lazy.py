@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from irleed._io.npz import CORRUPT, npy_header, printable
+from irleed._io.arrays import CORRUPT, npy_header
+from irleed._io.text import printable
 from irleed._typing import Array, Int, Shaped
 from irleed.errors import ConfigError, DataError
 

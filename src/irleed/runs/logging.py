@@ -19,7 +19,7 @@ from rich.text import Text
 from irleed._io.files import beside
 from irleed.errors import ConfigError
 from irleed.runs.checkpoint import Log
-from irleed.runs.fields import MOST_BYTES, content
+from irleed.runs.directory import MOST_BYTES, content
 
 SECONDS_BETWEEN_LINES = 10.0  # of progress, where it is no bar
 LIBRARIES = {"tensorboard": "tensorboardX", "wandb": "wandb"}  # by what they are called on the command line

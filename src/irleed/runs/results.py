@@ -1,4 +1,4 @@
-"""What an experiment writes and what is read of it: results.json, with one type of row for all experiments."""
+"""results.json of experiments, with one type of row for all of them, and validation.json of runs: written and read."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import jax
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
 
-from irleed._io.files import write_signed
-from irleed.runs.fields import Fields, read_json, refuse
+from irleed._io.files import file_digest, write_signed
+from irleed.runs.directory import ANSWER, Fields, read_json, refuse
 
 RESULTS = "results.json"
 VERSION = 2  # in version 1, the interval of a row with a relative return was that of the relative return
@@ -150,3 +152,131 @@ def _row(row: Fields, first: bool) -> Row:
     levels = {key: setting.text(key) if isinstance(setting.plain()[key], str) else setting.number(key)
               for key in setting.plain()}  # fmt: skip
     return Row(setting=levels, method=method, mean=row.number("mean"), **values)
+
+
+VALIDATION, VALIDATION_VERSION = "validation.json", 1
+NUMBERS = ("spearman", "low", "high", "partial", "partial_low", "partial_high")
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """How the order of people by one number agrees with their order by score; None where that is not defined."""
+
+    name: str
+    trivial: bool  # computed from the data alone, without a fit
+    people: int
+    spearman: float | None
+    low: float | None = None  # 95 % bootstrap interval over people
+    high: float | None = None
+    partial: float | None = None  # rank correlation given trivial statistics
+    partial_low: float | None = None
+    partial_high: float | None = None
+    reason: str | None = None  # why there is no correlation
+
+    def plain(self) -> dict[str, Any]:
+        """As a dictionary without what is None, for JSON."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
+
+
+@dataclass(frozen=True)
+class Validation:
+    """Rank correlations of a fit's estimates with scores, beside those of trivial statistics of the same data.
+
+    **Fields:**
+
+    - `score`: the column of the scores.
+    - `names`, `scores`: the people, and the mean score of each that has one.
+    - `values`: the estimates of each, by their names.
+    - `estimates`, `trivial`: rank correlations with the score, the partial ones given `given`.
+    - `episodes`: those of the skill in each episode with scores of episodes.
+    - `said`: whether the expertise adds anything to the best trivial statistic, in a sentence.
+    - `notes`: what to know before the figures are used.
+    """
+
+    score: str
+    names: tuple[str, ...]
+    scores: tuple[float | None, ...]
+    values: Mapping[str, tuple[float | None, ...]]
+    estimates: tuple[Agreement, ...]
+    trivial: tuple[Agreement, ...]
+    episodes: tuple[Agreement, ...]
+    given: tuple[str, ...]
+    said: str
+    notes: tuple[str, ...] = ()
+
+    def plain(self) -> dict[str, Any]:
+        """For JSON."""
+        agreements = ("estimates", "trivial", "episodes")
+        return asdict(self) | {name: [each.plain() for each in getattr(self, name)] for name in agreements}
+
+    def table(self) -> Table:
+        """The rank correlations, for a terminal."""
+        caption = "95 % bootstrap intervals over people; partial: given " + " and ".join(self.given)
+        table = Table(title=f"Rank correlation with {self.score}", caption=caption, box=SIMPLE_HEAD, pad_edge=False)
+        for heading in ("", "n", "Spearman", "partial"):
+            table.add_column(heading, justify="right" if heading else "left", no_wrap=True)
+        groups = [group for group in (self.estimates, self.episodes, self.trivial) if group]
+        for group in groups:
+            for number, each in enumerate(group, 1):
+                spearman = each.reason or cell(each.spearman, each.low, each.high)
+                partial = cell(each.partial, each.partial_low, each.partial_high)
+                table.add_row(each.name, str(each.people), spearman, partial, end_section=number == len(group))
+        return table
+
+    def write(self, folder: Path, run: Path | None) -> None:
+        """Write validation.json, with the checksum of the answer that it is about, if that is in a folder."""
+        answer = None if run is None else file_digest(run / ANSWER)
+        head = {"format": "irleed-validation", "version": VALIDATION_VERSION, "answer": answer}
+        write_signed(folder / VALIDATION, {**head, **self.plain()})
+
+
+def cell(value: float | None, low: float | None, high: float | None) -> str:
+    """``0.45 [0.10, 0.72]``; empty where there is no value."""
+    if value is None:
+        return ""
+    return f"{value:.2f}" if low is None or high is None else f"{value:.2f} \\[{low:.2f}, {high:.2f}]"
+
+
+def read_validation(folder: Path) -> Validation | None:
+    """What validation.json in a run's folder says; None without one, or if the run has been fitted again since."""
+    path = folder / VALIDATION
+    if not path.exists():
+        return None
+    found = read_json(path)
+    found.version(VALIDATION_VERSION)
+    if "answer" not in found or found.text("answer") != file_digest(folder / ANSWER):
+        return None
+    names = tuple(found.texts("names"))
+    columns = found.inner("values").plain()
+    values = {name: _column(found, name, column, len(names)) for name, column in columns.items()}
+    estimates, trivial, episodes = (
+        tuple(map(_agreement, found.inners(name))) for name in ("estimates", "trivial", "episodes")
+    )
+    return Validation(
+        score=found.text("score"),
+        names=names,
+        scores=_column(found, "scores", found.plain().get("scores"), len(names)),
+        values=values,
+        estimates=estimates,
+        trivial=trivial,
+        episodes=episodes,
+        given=tuple(found.texts("given")),
+        said=found.text("said", 1_000),
+        notes=tuple(found.texts("notes")),
+    )
+
+
+def _agreement(row: Fields) -> Agreement:
+    numbers = {name: row.maybe(name) if name in row else None for name in NUMBERS}
+    if numbers["spearman"] is not None and not -1.001 <= numbers["spearman"] <= 1.001:
+        refuse(f"{row.where}, spearman", numbers["spearman"], "a number from -1 to 1")
+    reason = row.text("reason") if "reason" in row else None
+    return Agreement(row.text("name"), row.flag("trivial"), row.whole("people"), reason=reason, **numbers)
+
+
+def _column(found: Fields, name: str, column: Any, count: int) -> tuple[float | None, ...]:
+    """A number, or null, for each of the people."""
+    if not isinstance(column, list) or len(column) != count:
+        refuse(f"{found.where}, {name}", "another number of values", f"one for each of {count} people")
+    rows = [Fields(f"{found.where}, {name}", {"value": value}) for value in column]
+    return tuple(row.maybe("value") for row in rows)

@@ -14,7 +14,7 @@ from irleed.algorithms.experts import SacExpert
 from irleed.algorithms.interaction import on_device
 from irleed.algorithms.iq import IQ_LEARN, SacIrleed, actor_critic
 from irleed.data.transitions import Transitions
-from irleed.envs.jax.probes import tracking
+from irleed.envs.jax import tracking
 from irleed.model.demonstrators import gauge
 
 pytestmark = pytest.mark.optax

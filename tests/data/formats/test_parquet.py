@@ -9,12 +9,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from irleed._io.arrays import Budget
 from irleed.data import Demonstrations, lazy
 from irleed.data.formats import parquet
 from irleed.data.formats.base import ReadOptions
 from irleed.data.formats.tables import FORMAT
 from irleed.data.lazy import LazyRows
-from irleed.data.limits import Budget
 from irleed.errors import DataError
 
 ROWS = 40

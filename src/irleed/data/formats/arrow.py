@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from irleed._io.npz import CORRUPT, printable
-from irleed._io.text import one_line
+from irleed._io.arrays import CORRUPT
+from irleed._io.text import one_line, printable
 from irleed._typing import Bool, Int, Shaped
 from irleed.data.formats.base import joined, library, refuse
 from irleed.data.validation import listed

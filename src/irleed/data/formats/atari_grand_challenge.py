@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from irleed._io.npz import CORRUPT, printable
+from irleed._io.arrays import CORRUPT
+from irleed._io.text import printable
 from irleed._typing import Array, Int
 from irleed.data.demonstrations import Demonstrations, Episode
 from irleed.data.formats.base import Format, ReadOptions, inside, library, refuse, regular

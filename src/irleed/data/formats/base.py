@@ -9,11 +9,11 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from irleed._io.npz import printable
+from irleed._io.arrays import EXPANSION, Budget
+from irleed._io.text import printable
 from irleed._typing import Shaped
 from irleed.data.demonstrations import Demonstrations
 from irleed.data.lazy import LazyRows, SideBySide
-from irleed.data.limits import EXPANSION, Budget
 from irleed.data.validation import listed
 from irleed.errors import ConfigError, DataError
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from irleed._io.npz import printable
+from irleed._io.text import printable
 from irleed._typing import Int
 from irleed.data.demonstrations import Demonstrations, Episode
 from irleed.data.formats import hdf5

@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from irleed._io.arrays import EPISODE, Budget
 from irleed._io.files import replacing
-from irleed._io.npz import printable
+from irleed._io.text import printable
 from irleed.data import lazy
 from irleed.data.demonstrations import Demonstrations, Episode
 from irleed.data.formats.arrow import read_table
 from irleed.data.formats.base import Format, ReadOptions, library, read_json, refuse, regular
 from irleed.data.lazy import InFile, LazyRows
-from irleed.data.limits import EPISODE, Budget
 from irleed.data.validation import listed
 from irleed.errors import DataError
 

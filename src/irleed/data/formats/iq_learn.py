@@ -17,10 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from irleed._io.npz import printable
+from irleed._io.arrays import Budget
+from irleed._io.text import printable
 from irleed.data.demonstrations import Demonstrations, Episode
 from irleed.data.formats.base import Format, ReadOptions, refuse
-from irleed.data.limits import Budget
 from irleed.data.validation import listed, native
 from irleed.errors import DataError
 

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from irleed._io.arrays import CORRUPT, Budget
 from irleed._io.files import beside
-from irleed._io.npz import CORRUPT, printable
-from irleed._io.text import one_line
+from irleed._io.text import one_line, printable
 from irleed._typing import Float, Int
 from irleed.data.demonstrations import Demonstrations
 from irleed.data.formats.arrow import labelled, numbers, refuse_row
@@ -20,7 +20,6 @@ from irleed.data.formats.media import MOST_PIXELS, Frames, Pictures
 from irleed.data.formats.parquet import Files, RowGroups
 from irleed.data.formats.tables import from_table
 from irleed.data.lazy import LazyRows, SideBySide, Source
-from irleed.data.limits import Budget
 from irleed.data.validation import listed, starts
 from irleed.errors import DataError
 

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from irleed._io.npz import CORRUPT, printable
-from irleed._io.text import one_line
+from irleed._io.arrays import CORRUPT
+from irleed._io.text import one_line, printable
 from irleed._typing import Float, Int
 from irleed.data.formats.base import library, refuse
 from irleed.data.lazy import Source

@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from irleed._io.npz import printable
+from irleed._io.arrays import Budget
+from irleed._io.text import printable
 from irleed.data import lazy
 from irleed.data.formats import hdf5
 from irleed.data.formats.arrow import arrow_errors, numbers, read_table, refuse_row
@@ -24,7 +25,6 @@ from irleed.data.formats.hdf5 import Group
 from irleed.data.formats.media import Pictures
 from irleed.data.formats.parquet import Opened, size_of_footer
 from irleed.data.lazy import InMemory, LazyRows
-from irleed.data.limits import Budget
 from irleed.data.validation import listed
 
 MARKS = {"data_format", "total_episodes", "total_steps"}  # in the metadata of every Minari data set

@@ -15,13 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from irleed._io.npz import printable
+from irleed._io.arrays import Budget
+from irleed._io.text import printable
 from irleed._typing import Bool, Int, Shaped
 from irleed.data import lazy
 from irleed.data.formats.arrow import arrow_errors, is_flat, is_number, refuse_row, side_by_side
 from irleed.data.formats.base import library, refuse
 from irleed.data.lazy import LazyRows, Source
-from irleed.data.limits import Budget
 from irleed.data.validation import listed
 
 FOOTER = 300  # bytes in memory of a byte that describes columns and row groups: an empty one takes three

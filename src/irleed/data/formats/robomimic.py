@@ -9,15 +9,15 @@ from pathlib import Path
 
 import numpy as np
 
+from irleed._io.arrays import CORRUPT, Budget
 from irleed._io.files import replacing
-from irleed._io.npz import CORRUPT, printable
+from irleed._io.text import printable
 from irleed.data.demonstrations import Demonstrations, Episode
 from irleed.data.formats import hdf5
 from irleed.data.formats.base import Format, ReadOptions, library, refuse
 from irleed.data.formats.hdf5 import Group
 from irleed.data.formats.hdf5_values import OBJECT, Values
 from irleed.data.lazy import concatenate, part
-from irleed.data.limits import Budget
 from irleed.data.validation import listed
 from irleed.errors import ConfigError, DataError
 

@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from irleed._io.npz import printable
+from irleed._io.arrays import EPISODE, Budget
+from irleed._io.text import printable
 from irleed._typing import Bool, Int, Shaped
 from irleed.data.demonstrations import Demonstrations, Episode
 from irleed.data.formats.arrow import arrow_errors, coded, labelled, numbers, refuse_row, side_by_side
 from irleed.data.formats.base import Format, ReadOptions, library, refuse
 from irleed.data.formats.parquet import Files
 from irleed.data.lazy import LazyRows, part
-from irleed.data.limits import EPISODE, Budget
 from irleed.data.validation import listed, starts
 
 MAGIC = b"PAR1"

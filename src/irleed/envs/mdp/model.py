@@ -1,4 +1,6 @@
-"""Finite MDPs, and transition tables that list successors instead of all states."""
+"""Finite MDPs with transition tables that list successors, and the checks of what one is made from."""
+
+from typing import NoReturn
 
 import equinox as eqx
 import jax
@@ -6,7 +8,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from irleed._typing import Array, Bool, Float, Int, Key
-from irleed.envs.mdp import validation as checks
 from irleed.errors import DataError
 
 # Up to this many slots the sum over slots is written out, which XLA turns into one fast loop; beyond, it is scanned.
@@ -141,24 +142,22 @@ class FiniteMDP(eqx.Module):
         `terminal` is a mask or a list of states. Terminal states need no transitions; those given for them are kept, so
         that `without_terminals` can use them.
         """
-        initial = checks.numbers(initial, "initial distribution", where)
-        checks.check_distribution(initial, f"{where}, initial distribution")
+        initial = _numbers(initial, "initial distribution", where)
+        _check_distribution(initial, f"{where}, initial distribution")
         states = len(initial)
-        terminal = checks.mask(terminal, states, where)
+        terminal = _mask(terminal, states, where)
         columns = {"state": state, "action": action, "successor": successor}
-        state, action, successor = (checks.indices(values, name, where) for name, values in columns.items())
-        probability = checks.numbers(probability, "probability", where)
+        state, action, successor = (_indices(values, name, where) for name, values in columns.items())
+        probability = _numbers(probability, "probability", where)
         actions = int(action.max(initial=-1)) + 1 if actions is None else actions
-        checks.check_transitions(state, action, successor, probability, states, actions, where)
+        _check_transitions(state, action, successor, probability, states, actions, where)
         if not 0 < discount < 1:
-            raise DataError(
-                f"{where}, discount", got=discount, expected="a number in (0, 1)", remedy="choose, say, 0.9"
-            )
+            _refuse(f"{where}, discount", discount, "a number in (0, 1)", "choose, say, 0.9")
         keep = probability > 0
         row, column, value = _merge(
             state[keep] * actions + action[keep], successor[keep], probability[keep], states, actions, terminal
         )
-        checks.check_rows(row, value, states, actions, where)
+        _check_rows(row, value, states, actions, where)
         transposed = np.lexsort((row, column))
         cumulative = np.cumsum(value)
         first = np.searchsorted(row, np.arange(states * actions))
@@ -173,8 +172,8 @@ class FiniteMDP(eqx.Module):
             initial=initial,
             terminal=terminal,
             discount=float(discount),
-            features=checks.table(features, states, actions, "features", where),
-            reward=checks.table(reward, states, actions, "reward", where),
+            features=_table(features, states, actions, "features", where),
+            reward=_table(reward, states, actions, "reward", where),
             actions=actions,
         )
 
@@ -182,19 +181,13 @@ class FiniteMDP(eqx.Module):
     def from_dense(cls, transitions, **rest) -> "FiniteMDP":
         """Build from a dense array ``P[s, a, s']``; the other arguments are those of `from_transitions`."""
         where = rest.get("where", "MDP")
-        transitions = checks.numbers(transitions, "transitions", where)
+        transitions = _numbers(transitions, "transitions", where)
         if transitions.ndim != 3 or transitions.shape[0] != transitions.shape[2]:
-            raise DataError(
-                f"{where}, transitions",
-                got=f"shape {transitions.shape}",
-                expected="[S, A, S]",
-                remedy="index it as P[state, action, successor]",
-            )
+            remedy = "index it as P[state, action, successor]"
+            _refuse(f"{where}, transitions", f"shape {transitions.shape}", "[S, A, S]", remedy)
         state, action, successor = np.nonzero(transitions != 0)  # NaN counts as nonzero, and is reported
-        return cls.from_transitions(
-            state, action, successor, transitions[state, action, successor],
-            actions=transitions.shape[1], **rest,
-        )  # fmt: skip
+        probability, actions = transitions[state, action, successor], transitions.shape[1]
+        return cls.from_transitions(state, action, successor, probability, actions=actions, **rest)
 
     def transitions(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """State, action, successor and probability of everything that can happen: what `from_transitions` takes."""
@@ -251,3 +244,109 @@ def _merge(row, column, value, states, actions, terminal):
     value = np.concatenate([value, np.ones(len(bare))])
     entry, index = np.unique(row * states + column, return_inverse=True)
     return entry // states, entry % states, np.bincount(index, weights=value, minlength=len(entry))
+
+
+ROW_SUM_TOLERANCE = 1e-6
+
+MOST_ROWS = 1 << 22  # pairs of state and action that are always allowed
+ROWS_PER_TRANSITION = 8  # more pairs than so many times the transitions cannot all have successors
+
+
+def _mask(terminal, states: int, where: str) -> np.ndarray:
+    """Which states are terminal, from flags or a list of them."""
+    terminal = np.asarray([] if terminal is None else terminal)
+    if terminal.dtype == bool:
+        if terminal.shape != (states,):
+            remedy = "give one flag a state, or a list of states"
+            _refuse(f"{where}, terminal", f"shape {terminal.shape}", f"[{states}]", remedy)
+        return terminal
+    flags = np.zeros(states, bool)
+    listed = _indices(terminal, "terminal", where)
+    _check_range(listed, states, "terminal state", where)
+    flags[listed] = True
+    return flags
+
+
+def _indices(values, name: str, where: str) -> np.ndarray:
+    """A list of whole numbers."""
+    values = np.asarray(values)
+    if values.size == 0:
+        return np.zeros(0, np.int64)
+    if values.ndim != 1 or not np.issubdtype(values.dtype, np.integer):
+        got, remedy = f"{values.dtype} of shape {values.shape}", "number states and actions from 0"
+        _refuse(f"{where}, {name}", got, "a list of whole numbers", remedy)
+    return values.astype(np.int64)
+
+
+def _numbers(values, name: str, where: str) -> np.ndarray:
+    """An array of numbers."""
+    try:
+        return np.asarray(values, float)
+    except (TypeError, ValueError) as error:
+        raise DataError(f"{where}, {name}", got="no array of numbers", expected="one", remedy="convert it") from error
+
+
+def _table(values, states: int, actions: int, name: str, where: str) -> np.ndarray | None:
+    """Features or rewards, of the right shape and finite."""
+    if values is None:
+        return None
+    values = _numbers(values, name, where)
+    leading = values.shape[: values.ndim - (name == "features")]
+    if leading not in ((states,), (states, actions)):
+        extra = ", F" if name == "features" else ""
+        expected = f"[{states}{extra}] or [{states}, {actions}{extra}]"
+        remedy = "one row a state, or one a state and action"
+        _refuse(f"{where}, {name}", f"shape {values.shape}", expected, remedy)
+    bad = np.argwhere(~np.isfinite(values))
+    if len(bad):
+        at = tuple(int(i) for i in bad[0])
+        _refuse(f"{where}, {name}{list(at)}", values[at], "a finite number", "mend the table")
+    return values
+
+
+def _check_range(values: np.ndarray, size: int, name: str, where: str) -> None:
+    bad = np.flatnonzero((values < 0) | (values >= size))
+    if len(bad):
+        remedy = "number them from 0, or declare more"
+        _refuse(f"{where}, {name} in row {bad[0]}", values[bad[0]], f"0 to {size - 1}", remedy)
+
+
+def _check_transitions(state, action, successor, probability, states, actions, where) -> None:
+    """Columns have equal lengths, entries are in range, and probabilities are from 0 to 1."""
+    shapes = [x.shape for x in (state, action, successor, probability)]
+    if len(set(shapes)) != 1 or len(state) == 0:
+        got = f"columns of shapes {', '.join(map(str, shapes))}"
+        remedy = "give state, action, successor and probability of every transition"
+        _refuse(f"{where}, transitions", got, "four of the same length, not empty", remedy)
+    _check_range(state, states, "state", where)
+    _check_range(action, actions, "action", where)
+    if states * actions > max(MOST_ROWS, ROWS_PER_TRANSITION * len(state)):  # before arrays of this size are made
+        got, expected = f"{actions} for {states} states, and {len(state)} transitions", "successors for every action"
+        _refuse(f"{where}, actions", got, f"{expected} of every state", "number actions from 0, one after the other")
+    _check_range(successor, states, "successor", where)
+    bad = np.flatnonzero(~((probability >= 0) & (probability <= 1 + ROW_SUM_TOLERANCE)))
+    if len(bad):
+        m = bad[0]
+        place = f"{where}, P(s'={successor[m]} | s={state[m]}, a={action[m]})"
+        _refuse(place, probability[m], "a probability in [0, 1]", "mend this entry")
+
+
+def _check_rows(row, value, states, actions, where) -> None:
+    """Every (s, a) has successors, and their probabilities sum to one."""
+    total = np.bincount(row, weights=value, minlength=states * actions)
+    bad = np.flatnonzero(np.abs(total - 1) > ROW_SUM_TOLERANCE)
+    if len(bad):
+        s, a = divmod(int(bad[0]), actions)
+        remedy = f"normalise this row ({len(bad)} such rows), or declare the state terminal"
+        _refuse(f"{where}, P(. | s={s}, a={a})", f"a sum of {total[bad[0]]:.6g}", "1", remedy)
+
+
+def _check_distribution(values: np.ndarray, where: str) -> None:
+    if values.ndim != 1 or not np.all(values >= 0) or not abs(values.sum() - 1) <= ROW_SUM_TOLERANCE:
+        smallest = values.min() if values.size else 0.0
+        got = f"shape {values.shape}, smallest {smallest:.6g}, sum {values.sum():.6g}"
+        _refuse(where, got, "probabilities that sum to 1", "normalise it")
+
+
+def _refuse(where: str, got: object, expected: str, remedy: str) -> NoReturn:
+    raise DataError(where, got=got, expected=expected, remedy=remedy)

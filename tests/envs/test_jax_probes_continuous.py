@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from irleed.envs.jax.probes import CONTINUOUS_PROBES, ContinuousProbe, target, tracking
-from irleed.envs.jax.probes import continuous_delay as delay
+from irleed.envs.jax import CONTINUOUS_PROBES, ContinuousProbe, target, tracking
+from irleed.envs.jax import continuous_delay as delay
 
 LANES = 64
 

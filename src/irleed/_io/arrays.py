@@ -1,28 +1,67 @@
-"""`.npz` files that carry their format's name and version: read with suspicion, written whole or not at all.
+"""Arrays in `.npz` and safetensors files of unknown origin, and the memory that reading one may take.
 
-An `.npz` file is a zip archive of ``.npy`` arrays. Nothing in one is believed before its checksums have been verified,
-and nothing is ever unpickled. Whatever is wrong with a file is one line that names it.
+An `.npz` file is a zip archive of ``.npy`` arrays, here with the name and version of its format. Its checksums are
+verified before anything is returned, and nothing is unpickled. A safetensors file is the length of the header in eight
+bytes, the header as JSON (type, shape and place of every tensor, texts under ``__metadata__``), and the numbers. All
+that a header claims is checked before an array is read.
 """
 
 import contextlib
 import dataclasses
 import io
+import json
 import lzma
 import math
 import os
 import struct
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from tokenize import TokenError
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
+from irleed._io import text as _text
 from irleed._io.files import beside
 from irleed._io.text import one_line, printable
 from irleed.errors import ConfigError, DataError
+
+EXPANSION = 100.0  # times its own size that a file may take; real recordings stay below 50
+ALWAYS = 1 << 28  # bytes that any file may take
+EPISODE = 1000  # bytes that an episode takes besides its arrays, while a data set is put together
+
+
+class Budget:
+    """Bytes that the arrays of one file, or of the files of one folder, may take in memory.
+
+    A reader calls `admit` for every file it opens, and `take` with the size that an array claims before it allocates
+    or decompresses it.
+    """
+
+    def __init__(self, expansion: float = EXPANSION) -> None:
+        self.expansion, self._size, self._taken = expansion, 0, 0
+
+    def admit(self, path: str | os.PathLike[str]) -> None:
+        """Allow for one more file; one that is not there is for its reader to refuse."""
+        with contextlib.suppress(OSError, ValueError):
+            self._size += Path(path).stat().st_size
+
+    @property
+    def left(self) -> int:
+        """Bytes that may still be taken."""
+        return max(ALWAYS, int(self.expansion * self._size)) - self._taken
+
+    def take(self, where: str | os.PathLike[str], size: int) -> None:
+        """Count so many bytes; refuse them if they are more than are left."""
+        if size > self.left:
+            got = f"{size + self._taken:,} bytes in memory from {self._size:,} on disk"
+            expected = f"at most {self.left + self._taken:,}"
+            remedy = "do not trust this file; if you do, raise the limit with --expansion"
+            raise DataError(printable(where), got=got, expected=expected, remedy=remedy)
+        self._taken += size
+
 
 HEAD = ("format", "version")
 
@@ -52,14 +91,14 @@ class Layout:
 
 
 def read_npz(
-    path: str | os.PathLike[str], layout: Layout, take: Callable[[str, int], object], without: tuple[str, ...] = ()
+    path: str | os.PathLike[str], layout: Layout, budget: Budget, without: tuple[str, ...] = ()
 ) -> dict[str, np.ndarray]:
     """The arrays of a file, without its `format` and `version`. Any failure is a `DataError` that names the file.
 
     **Arguments:**
 
     - `take`: called with the place and the bytes of each array before anything of it is decompressed, to refuse what is
-        too large, as `irleed.data.limits.Budget.take` does.
+        too large, as `irleed._io.arrays.Budget.take` does.
     - `without`: arrays that are neither read nor verified: they are for others to look at where they lie.
     """
     where = printable(path)
@@ -74,8 +113,9 @@ def read_npz(
             _refuse(where, "a device or pipe", "a file", "write it to a file first")
         if path.stat().st_size == 0:
             _refuse(where, "an empty file", expected, "write it again")
+        budget.admit(path)
         with path.open("rb") as stream:
-            return _read(stream, layout, where, take, without)
+            return _read(stream, layout, where, budget, without)
     except (OSError, ValueError) as error:  # no permission, a name too long, a zero byte in it
         got = f"an unreadable file ({one_line(error)})"
         _refuse(where, got, "a file that can be read", "check path and permissions")
@@ -113,11 +153,7 @@ def npy_header(stream: Any) -> tuple[tuple[int, ...], bool, np.dtype]:
 
 
 def _read(
-    stream: io.BufferedReader,
-    layout: Layout,
-    where: str,
-    take: Callable[[str, int], object],
-    without: tuple[str, ...],
+    stream: io.BufferedReader, layout: Layout, where: str, budget: Budget, without: tuple[str, ...]
 ) -> dict[str, np.ndarray]:
     """The arrays of an archive.
 
@@ -140,7 +176,7 @@ def _read(
         _foreign(found, layout, where)
     wanted = [name for name in known if name in found and name not in (*HEAD, *without)]
     for name in wanted:
-        take(f"{where}, {name}", size[name])
+        budget.take(f"{where}, {name}", size[name])
     arrays = {name: _array(archive, name, layout, where) for name in wanted}
     if _lost(archive, stream):
         _damaged("directory", where)
@@ -268,3 +304,112 @@ def _foreign(found: list[str], layout: Layout, where: str) -> NoReturn:
 
 def _listed(names: Iterable[str]) -> str:
     return one_line(", ".join(repr(name) for name in names), most=100)
+
+
+METADATA, OURS = "__metadata__", "irleed"
+MOST_HEADER = 1 << 20  # bytes; a policy's header has a few thousand
+MOST_AXES = 8
+TYPES = {"F32": np.dtype("<f4"), "F64": np.dtype("<f8")}
+
+
+class Tensor(NamedTuple):
+    """What a header says of a tensor."""
+
+    dtype: np.dtype
+    shape: tuple[int, ...]
+    start: int  # byte in the file
+
+    @property
+    def size(self) -> int:
+        """Bytes of its numbers."""
+        return math.prod(self.shape) * self.dtype.itemsize
+
+
+@contextlib.contextmanager
+def refusing(path: str | os.PathLike[str], expected: str) -> Iterator[None]:
+    """Turn what is wrong with a file, said by a ValueError or the file system, into one line that names the file."""
+    try:
+        yield
+    except (OSError, ValueError, RecursionError, MemoryError) as error:
+        remedy = "name another file, or copy it again"
+        got = _text.one_line(error)
+        raise DataError(_text.printable(path), got=got, expected=expected, remedy=remedy) from error
+
+
+def read_header(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """What irleed wrote beside the tensors, empty if nothing, and the tensors by name; a ValueError says what is wrong.
+
+    No tensor lies outside of the file or over another one, or has an axis of length 0.
+    """
+    path = Path(path)
+    if path.exists() and not path.is_file():  # reading a pipe might never end
+        raise ValueError("a folder, device or pipe")
+    with path.open("rb") as stream:
+        size = os.fstat(stream.fileno()).st_size
+        length = int.from_bytes(stream.read(8), "little")
+        if size < 8 or not 2 <= length <= min(MOST_HEADER, size - 8):
+            raise ValueError("a file without a safetensors header, or with half of one")
+        entries = _json(stream.read(length))
+    texts = entries.pop(METADATA, {})
+    if not isinstance(texts, dict) or not isinstance(texts.get(OURS, ""), str):
+        raise ValueError(f"a header with other things than texts in {METADATA}")
+    found = {name: _tensor(name, entry, 8 + length) for name, entry in entries.items()}
+    end = 8 + length
+    for tensor in sorted(found.values(), key=lambda tensor: tensor.start):
+        if tensor.start != end:
+            raise ValueError("tensors that overlap or leave gaps")
+        end += tensor.size
+    if end != size:
+        raise ValueError(f"{size} bytes, and a header that says {end}")
+    return _json(texts.get(OURS, "{}").encode()), found
+
+
+def read_arrays(path: str | os.PathLike[str], tensors: Mapping[str, Tensor]) -> dict[str, np.ndarray]:
+    """The numbers of tensors that `read_header` found."""
+    with Path(path).open("rb") as stream:
+        return {name: _tensor_array(stream, tensor) for name, tensor in tensors.items()}
+
+
+def _tensor_array(stream: Any, tensor: Tensor) -> np.ndarray:
+    stream.seek(tensor.start)
+    return np.fromfile(stream, tensor.dtype, math.prod(tensor.shape)).reshape(tensor.shape)
+
+
+def _json(text: bytes) -> dict[str, Any]:
+    """An object in which no name comes twice: which of the two holds would be up to the reader."""
+    found = json.loads(text.decode("utf-8"), object_pairs_hook=_once, parse_constant=_no_number)
+    if not isinstance(found, dict):
+        raise ValueError("a header that is no JSON object")
+    return found
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a header in which a name comes twice")
+    return found
+
+
+def _no_number(name: str) -> NoReturn:
+    raise ValueError(f"a header with the number {name}")
+
+
+def _tensor(name: str, entry: Any, start: int) -> Tensor:
+    """What one entry of the header says; places in it are counted from the header's end, which is at byte `start`."""
+    where = f"tensor {_text.name(name)}"
+    if not isinstance(entry, dict) or set(entry) != {"dtype", "shape", "data_offsets"}:
+        raise ValueError(f"{where} without dtype, shape and data_offsets")
+    dtype, shape, place = entry["dtype"], entry["shape"], entry["data_offsets"]
+    if not isinstance(dtype, str) or dtype not in TYPES:
+        raise ValueError(f"{where} of type {_text.one_line(dtype, 20)}, which is not one of {', '.join(TYPES)}")
+    if not _whole(shape) or len(shape) > MOST_AXES or not all(shape):
+        raise ValueError(f"{where} of shape {_text.one_line(shape, 60)}")
+    found = Tensor(TYPES[dtype], tuple(shape), start + place[0] if _whole(place) and len(place) == 2 else -1)
+    if found.start < start or place[1] - place[0] != found.size:
+        raise ValueError(f"{where} of shape {_text.one_line(shape, 60)} in bytes {_text.one_line(place, 60)}")
+    return found
+
+
+def _whole(values: Any) -> bool:
+    """Whether it is a list of whole numbers from 0."""
+    return isinstance(values, list) and all(type(value) is int and value >= 0 for value in values)

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from irleed.envs.jax.probes import PROBES, Probe, ProbeState
+from irleed.envs.jax import PROBES, Probe, ProbeState
 
 DISCOUNT = 0.9
 
