@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from irleed.data import Demonstrations, Episode, summarise
-from irleed.data.choices import choices
+from irleed.data.conditioning import choices
 
 ROWS = 600
 

@@ -6,10 +6,9 @@ import jax
 import numpy as np
 
 from irleed.data import Demonstrations, Episode, lazy
-from irleed.data import batches as resamples
-from irleed.data.batches import Resamples, some_of_everyone
+from irleed.data import transitions as resamples
 from irleed.data.lazy import InMemory, LazyRows
-from irleed.data.transitions import Transitions
+from irleed.data.transitions import Resamples, Transitions, some_of_everyone
 
 CHOSEN = np.array([[0, 1, 2, 3], [3, 3, 0, 1], [2, 2, 2, 2]])
 

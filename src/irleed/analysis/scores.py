@@ -11,7 +11,7 @@ import numpy as np
 from irleed._io.text import printable
 from irleed._typing import Float
 from irleed.data import Demonstrations
-from irleed.data.formats.base import refuse
+from irleed.data.formats import refuse
 from irleed.data.validation import listed
 from irleed.runs.directory import content
 

@@ -1,20 +1,23 @@
-"""Robust ranges of columns, and observations that outliers or single precision would spoil, brought into a usable form.
+"""Robust ranges of columns, entries of actions that are choices, and observations conditioned for single precision.
 
 The bulk of a column is what is left without a fortieth of its values on either side. A value is an outlier if it is
 farther from the bulk than three times the bulk's width, which for a normal distribution is 14 standard deviations, and
 if at most one in a hundred values is so far off: more of them are part of the distribution. Of columns that are only
 standardised, such values are outliers if they also make the standard deviation more than twice what it is without them.
 
-Networks standardise observations by mean and standard deviation, in single precision. For most data nothing else is
-needed, and nothing else is done: their numbers are what they would be without this module. An entry is changed only
+Networks standardise observations by mean and standard deviation, in single precision. An entry of the observations is
+changed before only
 
 - if single precision cannot tell its values apart (1e8 and 1e8 + 1 are one number there): a centre is subtracted in
   double precision;
 - if it varies by less than 1e-9 or more than 1e9, whose squares single precision cannot hold: it is divided by a power
   of two;
-- if it has outliers, which would decide mean and standard deviation: they are moved to where outliers begin.
+- if it has outliers, which would decide mean and standard deviation: they are clipped to where outliers begin.
 
-The policy has to see the same, so it keeps the `Conditioning`.
+The policy applies the same `Conditioning`.
+
+An entry of the actions is a choice if it has a few values only, as a gripper that is open or closed, or is often at a
+bound, as a torque that is cut off there: a normal distribution describes neither.
 """
 
 import dataclasses
@@ -237,3 +240,60 @@ def _refuse_too_large(ranges: Ranges) -> None:
         got = f"{ranges.size[entry]:g} in entry {entry}"
         expected = f"numbers up to {LARGEST:g}, which single precision can compute with"
         raise SpaceError("observations", got=got, expected=expected, remedy="divide them by a constant")
+
+
+FEW_VALUES = 8  # an entry with more is a quantity
+REPEATED = 20  # transitions for each value, at least, on average
+AT_BOUND = 0.05  # share of the transitions at one end of the data that makes it an option of its own
+ROUNDING = 5e-4  # of the width: how far from an end counts as being there
+MOST_LISTED = 8
+
+
+@dataclasses.dataclass(frozen=True)
+class Choice:
+    """An entry that is one of these values or, if it is `free`, any other number as well."""
+
+    entry: int
+    values: tuple[float, ...]
+    share: tuple[float, ...]  # of the transitions, of each value
+    free: bool
+
+    def __str__(self) -> str:
+        listed = ", ".join(f"{value:.4g} ({share:.0%})" for value, share in zip(self.values, self.share, strict=True))
+        return f"{self.entry} is often at {listed}" if self.free else f"{self.entry} is one of {listed}"
+
+
+def choices(action: Shaped[np.ndarray, "N ..."], ranges: Ranges | None = None) -> tuple[Choice, ...]:
+    """The entries of vectors that are choices; those that never change are none."""
+    table = np.asarray(action).reshape(len(action), -1)
+    ranges = Ranges.of(table) if ranges is None else ranges
+    found = (_choice(entry, column, ranges) for entry, column in enumerate(table.T))
+    return tuple(each for each in found if each is not None)
+
+
+def sentences(found: tuple[Choice, ...]) -> list[str]:
+    """What `irleed inspect` says of them, in one line."""
+    if not found:
+        return []
+    more = f" and {len(found) - MOST_LISTED} more" if len(found) > MOST_LISTED else ""
+    return [f"action entries that are modelled as choices: {'; '.join(map(str, found[:MOST_LISTED]))}{more}"]
+
+
+def _choice(entry: int, column: Shaped[np.ndarray, " N"], ranges: Ranges) -> Choice | None:
+    low, high = ranges.minimum[entry], ranges.maximum[entry]
+    kept = column[(column >= low) & (column <= high)].astype(float)  # without outliers
+    if low == high:
+        return None
+    values, count = np.unique(kept[: REPEATED * (FEW_VALUES + 1)], return_counts=True)
+    if len(values) <= FEW_VALUES:
+        values, count = np.unique(kept, return_counts=True)
+        if len(values) <= FEW_VALUES and len(kept) >= REPEATED * len(values):
+            return Choice(entry, _floats(values), _floats(count / len(kept)), free=False)
+    ends = np.array([low, high])
+    share = np.mean(np.abs(kept[:, None] - ends) <= ROUNDING * (high - low), 0)
+    often = (share >= AT_BOUND) & (share * len(kept) >= REPEATED)
+    return Choice(entry, _floats(ends[often]), _floats(share[often]), free=True) if often.any() else None
+
+
+def _floats(values: Float[np.ndarray, " K"]) -> tuple[float, ...]:
+    return tuple(float(value) for value in values)

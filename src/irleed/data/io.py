@@ -29,8 +29,20 @@ from typing import Any
 from irleed._io.arrays import Layout, read_npz, write_npz
 from irleed._io.text import printable
 from irleed.data import lazy
-from irleed.data.demonstrations import Demonstrations
-from irleed.data.formats import ReadOptions, minari, read_folder, recognise
+from irleed.data.demonstrations import Demonstrations, Episode
+from irleed.data.formats import (
+    Format,
+    ReadOptions,
+    atari_grand_challenge,
+    imitation,
+    inside,
+    iq_learn,
+    lerobot,
+    minari,
+    refuse,
+    robomimic,
+    tables,
+)
 from irleed.errors import ConfigError, DataError
 
 MINARI = "minari:"
@@ -41,6 +53,17 @@ LAYOUT = Layout(
     required=("obs", "row", "action", "terminated", "truncated", "demonstrator", "episode", "names"),
     optional=("reward",),
     writer="irleed.data.save",
+)
+# Folders first; a robomimic file is HDF5 too, and more particular.
+FORMATS = (
+    minari.FORMAT,
+    lerobot.FORMAT,
+    imitation.FORMAT,
+    atari_grand_challenge.FORMAT,
+    robomimic.FORMAT,
+    robomimic.D4RL,
+    iq_learn.FORMAT,
+    tables.FORMAT,
 )
 
 
@@ -102,3 +125,26 @@ def save(demonstrations: Demonstrations, path: str | os.PathLike[str], *, compre
     demonstrations.validate(printable(path))
     columns = {name: getattr(demonstrations, name) for name in LAYOUT.required + LAYOUT.optional}
     write_npz(path, LAYOUT, columns, compress=compress)
+
+
+def recognise(path: Path) -> Format | None:
+    """The first format whose content this has."""
+    if not (path.is_file() or path.is_dir()):  # a pipe would be waited for
+        return None
+    return next((kind for kind in FORMATS if kind.recognises(path)), None)
+
+
+def read_folder(path: Path, reading: ReadOptions) -> Demonstrations:
+    """A folder of files of any of the formats: whoever has a file of their own is called after it."""
+    found = [(file, recognise(file)) for file in sorted(path.iterdir()) if inside(path, file).is_file()]
+    known = [(file, kind) for file, kind in found if kind is not None]
+    if not known:
+        names = ", ".join(kind.name for kind in FORMATS)
+        refuse(path, "a folder with no file that is known", f"files of {names}", "name a file, or convert it")
+    episodes: list[Episode] = []
+    for file, kind in known:
+        data = kind.read(file, reading)
+        for episode in data.split():
+            name = file.stem if data.demonstrators == 1 else f"{file.stem}, {episode.demonstrator}"
+            episodes.append(Episode(episode.obs, episode.action, episode.terminated, name, episode.reward))
+    return Demonstrations.from_episodes(episodes, where=str(path))

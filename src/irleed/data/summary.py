@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 
 from irleed._typing import Array, Bool, Float, Int, Shaped
-from irleed.data.choices import choices, sentences
-from irleed.data.conditioning import Outliers, Ranges, measured
+from irleed.data.conditioning import Outliers, Ranges, choices, measured, sentences
 from irleed.data.demonstrations import Demonstrations
 from irleed.data.lazy import LazyRows, chunks
 from irleed.data.transitions import are_choices

@@ -1,4 +1,12 @@
-"""Transitions ready for training on a device: what networks learn from, laid out flat."""
+"""Transitions to train networks on: all of them in memory, or batches and bootstrap resamples read ahead from disk."""
+
+import math
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from itertools import islice
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -6,7 +14,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from irleed._typing import Array, Float, Int, Key, Shaped
+from irleed.data import lazy
 from irleed.data.demonstrations import Demonstrations
+from irleed.errors import ConfigError
 
 ROUNDING = 4 * float(np.finfo(np.float32).eps)  # relative to a value: differences up to this are none
 COLUMNS = ("obs", "next_obs", "action", "proceeds", "demonstrator")
@@ -140,3 +150,155 @@ def stack(data_sets: list[Transitions]) -> Transitions:
     """Data sets of any sizes along a new leading axis."""
     rows, episodes = (max(len(getattr(d, name)) for d in data_sets) for name in ("action", "initial"))
     return jax.tree.map(lambda *leaves: np.stack(leaves), *(d.padded(rows, episodes) for d in data_sets))
+
+
+ALIGNED = 64  # bytes
+
+
+class Batches:
+    """Batches of `count` transitions. With `frames` above 1, an observation is that many of the last ones.
+
+    Observations keep their dtype, and frames get an axis of their own before those of an observation, the oldest first;
+    an episode's first observation stands in for those before it. For the same key, `sample` draws the transitions that
+    `Transitions.sample` draws.
+    """
+
+    def __init__(self, data: Demonstrations, count: int, frames: int = 1, every: int = 1):
+        for name, value in {"count": count, "frames": frames, "every": every}.items():
+            if value < 1:
+                raise ConfigError(f"batches, {name}", got=value, expected="at least 1", remedy="raise it")
+        within = np.arange(data.transitions) - data.start[data.episode]
+        kept = np.flatnonzero(within % every == 0)
+        action = np.asarray(data.action)[kept]
+        whole = are_choices(data)
+        self.count, self.frames, self._obs = count, frames, data.obs
+        self._action = action.astype(np.int32) if whole else action.astype(np.float32).reshape(len(action), -1)
+        self._proceeds = (~np.asarray(data.terminated)[kept]).astype(np.float32)
+        self._demonstrator = np.asarray(data.demonstrator)[kept].astype(np.int32)
+        self._row = np.asarray(data.row)[kept].astype(np.int64)
+        self._starts = np.asarray(data.row)[data.start].astype(np.int64)
+        self._first = self._starts[np.asarray(data.episode)[kept]]
+
+    def sample(self, key: Key, device: Any = None) -> Row:
+        """One batch, drawn with replacement, on a device: the usual one unless another is named."""
+        transitions, episodes = _drawn(key, len(self._row), len(self._starts), self.count)
+        return self.at(np.asarray(transitions), np.asarray(episodes), device)
+
+    def at(self, transitions: Int[np.ndarray, " B"], episodes: Int[np.ndarray, " B"], device: Any = None) -> Row:
+        """The batch of these transitions, and of the first observations of these episodes."""
+        columns = [column[transitions] for column in (self._action, self._proceeds, self._demonstrator)]
+        action, proceeds, demonstrator = jax.device_put(columns, device)
+        last = self._row[transitions] + 1
+        rows = np.maximum(last[:, None] - np.arange(self.frames, -1, -1), self._first[transitions][:, None])
+        # Each row is read once, in the order of the file.
+        distinct, back = np.unique(np.concatenate([rows.ravel(), self._starts[episodes]]), return_inverse=True)
+        values, seen, initial = np.asarray(self._obs[distinct]), *np.split(back, [rows.size])
+        seen = seen.reshape(rows.shape)
+        if next(iter(action.devices())).platform == "cpu":  # where nothing travels
+            places = map(np.asarray, _apart(seen, initial))
+            observations = jax.device_put([_gathered(values, place) for place in places], device)
+        else:  # what two observations share travels once
+            observations = _apart_there(*jax.device_put((values[seen], values[initial]), device))
+        obs, next_obs, initial = observations
+        return Row(obs, next_obs, action, proceeds, demonstrator, initial)
+
+    def ahead(self, keys: Iterable[Key], depth: int = 2, device: Any = None) -> Iterator[Row]:
+        """The batch of each key in turn, while the next `depth` are read."""
+        return read_ahead(partial(self.sample, device=device), keys, depth)
+
+
+def read_ahead(read: Callable[[Any], Row], keys: Iterable[Any], depth: int = 2) -> Iterator[Row]:
+    """What is read for each key in turn, while the next `depth` are read."""
+    keys = iter(keys)
+    with ThreadPoolExecutor(1, "batches") as pool:
+        waiting = deque(pool.submit(read, key) for key in islice(keys, depth))
+        while waiting:
+            batch = waiting.popleft().result()
+            waiting.extend(pool.submit(read, key) for key in islice(keys, 1))
+            yield batch
+
+
+def _apart(seen: Shaped[Array, "B K *obs"], initial: Shaped[Array, "B *obs"]) -> tuple[Array, Array, Array]:
+    """The last frames at a step, at the next step, and at the start; or where they are."""
+    obs, next_obs = seen[:, :-1], seen[:, 1:]
+    if obs.shape[1] == 1:
+        return obs[:, 0], next_obs[:, 0], initial
+    return obs, next_obs, initial[:, None].repeat(obs.shape[1], 1)
+
+
+def _gathered(values: Shaped[np.ndarray, "R *obs"], place: Int[np.ndarray, "*B"]) -> Shaped[np.ndarray, "..."]:
+    """Rows in memory that begins where JAX takes it as it is, on the CPU, instead of copying it."""
+    shape = *place.shape, *values.shape[1:]
+    size = math.prod(shape) * values.itemsize
+    memory = np.empty(size + ALIGNED, np.uint8)
+    begin = -memory.ctypes.data % ALIGNED
+    out = memory[begin : begin + size].view(values.dtype).reshape(shape)
+    return np.take(values, place, 0, out=out, mode="clip")  # no place is outside; by other modes NumPy would copy
+
+
+_apart_there, _drawn = jax.jit(_apart), jax.jit(drawn, static_argnames="count")
+
+MOST_LOOKED_AT = 20_000  # transitions, where a mean over all of them would take as long as training
+
+
+class Resamples:
+    """P data sets of E episodes each, chosen from one with repeats, and batches of `count` transitions of each.
+
+    For the same keys, `sample` draws what `Transitions.sample` draws from ``data.take(own)``, for each `own` of the
+    `chosen`, and `inputs` are theirs to rounding.
+    """
+
+    def __init__(self, data: Demonstrations, chosen: Int[np.ndarray, "P E"], count: int):
+        self._data, self._chosen, self._batches = data, chosen, Batches(data, count)
+        length = data.length[chosen]
+        self._ends = np.cumsum(length, 1)
+        self._shift = data.start[chosen] - (self._ends - length)  # from a place in a resample to one in the data
+
+    def sample(self, keys: Shaped[Array, " P"]) -> Row:
+        """A batch of each, one after the other, on the device."""
+        given = self._ends[:, -1].astype(np.int32), self._chosen.shape[1], self._batches.count
+        places, starts = map(np.asarray, _drawn_from_each(keys, *given))
+        episode = np.stack([np.searchsorted(own, at, side="right") for own, at in zip(self._ends, places, strict=True)])
+        transitions = places + np.take_along_axis(self._shift, episode, 1)
+        return self._batches.at(transitions.ravel(), np.take_along_axis(self._chosen, starts, 1).ravel())
+
+    def inputs(self) -> Inputs:
+        """Those of each, from one look at all of the data, a few megabytes at a time."""
+        data, obs = self._data, self._data.obs
+        exact = np.result_type(obs.dtype, np.float32)
+        often = np.stack([np.bincount(own, minlength=data.episodes) for own in self._chosen]).astype(exact)
+        origin = np.asarray(obs[:1]).astype(exact).reshape(1, -1)  # near the values, so that no digits cancel
+        sums = np.zeros((2, len(often), origin.size))
+        low, high = np.full(sums.shape[1:], np.inf), np.full(sums.shape[1:], -np.inf)
+        for first, values in lazy.chunks(obs, lazy.CHUNK // 8):
+            begin, end = np.searchsorted(data.row, (first, first + len(values)))
+            if begin == end:  # the last observation of an episode, and no other
+                continue
+            seen = values[np.asarray(data.row[begin:end]) - first].reshape(end - begin, -1) - origin
+            episode = np.asarray(data.episode[begin:end])
+            weight = often[:, episode]
+            sums += weight @ seen, weight @ seen**2
+            starts = np.flatnonzero(np.diff(episode, prepend=-1))
+            least, most = np.minimum.reduceat(seen, starts), np.maximum.reduceat(seen, starts)
+            for number, count in enumerate(often[:, episode[starts]]):
+                low[number] = np.minimum(low[number], least[count > 0].min(0, initial=np.inf))
+                high[number] = np.maximum(high[number], most[count > 0].max(0, initial=-np.inf))
+        mean, square = sums / self._ends[:, -1:]
+        spread = np.sqrt(np.maximum(square - mean**2, 0))
+        shape = len(often), *obs.shape[1:]
+        found = (origin + mean, spread, origin + low, origin + high)
+        return Inputs.of(*(part.astype(np.float32).reshape(shape) for part in found))
+
+
+def some_of_everyone(data: Demonstrations) -> Int[np.ndarray, " K"]:
+    """Transitions, as many of each demonstrator where they have as many, evenly spaced: no large data themselves."""
+    size = 8 * math.prod(data.obs.shape[1:])  # of this observation and the next in single precision
+    most = max(1, min(MOST_LOOKED_AT, lazy.LARGE // size) // data.demonstrators)
+    order, count = np.argsort(data.demonstrator, kind="stable"), np.bincount(data.demonstrator)
+    parts = np.split(order, np.cumsum(count)[:-1])
+    return np.sort(np.concatenate([own[:: -(-len(own) // most)] for own in parts]))
+
+
+@jax.jit(static_argnames=("episodes", "count"))
+def _drawn_from_each(keys, transitions, episodes, count):
+    return jax.vmap(lambda key, size: drawn(key, size, episodes, count))(keys, transitions)

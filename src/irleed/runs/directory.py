@@ -22,7 +22,7 @@ from irleed._io.arrays import CORRUPT
 from irleed._io.files import CHECKSUM, LOCK, beside, digest, is_damaged, locked, sweep, temporary, write_signed, writing
 from irleed._io.text import distinct, one_line, shortened
 from irleed.data.demonstrations import Demonstrations
-from irleed.data.formats.base import inside
+from irleed.data.formats import inside
 from irleed.errors import ConfigError, DataError
 from irleed.runs.checkpoint import FOLDER
 

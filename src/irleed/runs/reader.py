@@ -12,7 +12,7 @@ from irleed._io.arrays import EXPANSION
 from irleed._io.files import file_digest
 from irleed._io.text import name
 from irleed.data import ReadOptions
-from irleed.data.formats.base import inside
+from irleed.data.formats import inside
 from irleed.policies import Policy, load_policy
 from irleed.runs.directory import ANSWER, BASELINES, POLICY, Fields, content, read_json, read_lines, refuse
 from irleed.runs.results import RESULTS, Results, Validation, read_results, read_validation

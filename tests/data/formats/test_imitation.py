@@ -14,7 +14,7 @@ import pytest
 
 from irleed._io import arrays as _arrays
 from irleed.data import Demonstrations, Episode, lazy
-from irleed.data.formats.base import ReadOptions
+from irleed.data.formats import ReadOptions
 from irleed.data.formats.imitation import FORMAT, write
 from irleed.errors import DataError
 

@@ -17,8 +17,8 @@ import pytest
 from PIL import Image
 
 from irleed.data import lazy
+from irleed.data.formats import ReadOptions
 from irleed.data.formats import media as video
-from irleed.data.formats.base import ReadOptions
 from irleed.data.formats.lerobot import FORMAT
 from irleed.data.lazy import LazyRows
 from irleed.errors import ConfigError, DataError

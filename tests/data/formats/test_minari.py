@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from irleed.data import Demonstrations, lazy
-from irleed.data.formats.base import ReadOptions
+from irleed.data.formats import ReadOptions
 from irleed.data.formats.minari import FORMAT, read, read_id, write
 from irleed.errors import ConfigError, DataError
 

@@ -8,8 +8,8 @@ import pytest
 from irleed._io import arrays as _arrays
 from irleed._io.arrays import Budget
 from irleed.data import lazy
-from irleed.data.formats.base import ReadOptions
-from irleed.data.formats.parquet import Opened, size_of_pages
+from irleed.data.formats import ReadOptions
+from irleed.data.formats.arrow import Opened, size_of_pages
 from irleed.data.formats.tables import FORMAT
 from irleed.data.lazy import LazyRows
 from irleed.errors import DataError

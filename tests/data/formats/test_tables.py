@@ -8,7 +8,7 @@ import pytest
 
 from irleed._io import arrays as _arrays
 from irleed.data import Demonstrations
-from irleed.data.formats.base import ReadOptions
+from irleed.data.formats import ReadOptions
 from irleed.data.formats.tables import FORMAT
 from irleed.errors import DataError
 

@@ -1,7 +1,14 @@
-"""Columns of Arrow tables as arrays, streams that are not compressed, and what cannot be read as one line."""
+"""Arrow tables of unknown origin: columns as arrays, uncompressed streams, Parquet files counted while they are read.
+
+A page of a Parquet file of a few bytes may hold millions of values: repetitions are stored once, and references to a
+dictionary in no space at all. The number of values and of bytes when decompressed stands in a header before every page,
+in the compact protocol of Thrift. Arrow asks for all pages of a column in a row group at once; so `Watched` looks at
+these headers on the way, before Arrow decompresses any of them.
+"""
 
 import contextlib
 import csv
+import os
 import struct
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -9,10 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from irleed._io.arrays import CORRUPT
+from irleed._io.arrays import CORRUPT, Budget
 from irleed._io.text import one_line, printable
 from irleed._typing import Bool, Int, Shaped
-from irleed.data.formats.base import joined, library, refuse
+from irleed.data.formats import joined, library, refuse
 from irleed.data.validation import listed
 
 
@@ -160,3 +167,172 @@ def _field(message: bytes, table: int, number: int) -> int:
 def _follow(message: bytes, place: int) -> int:
     """Where a reference leads."""
     return place + struct.unpack_from("<I", message, place)[0]
+
+
+FOOTER = 300  # bytes in memory of a byte that describes columns and row groups: an empty one takes three
+MOST_ENTRIES = 100_000  # of a list in there, for which memory is set aside before its entries are read
+
+TRUE, FALSE, BYTE, I16, I32, I64, DOUBLE, BINARY, STRUCT = 1, 2, 3, 4, 5, 6, 7, 8, 12  # types of Thrift
+BITS = {I16: 16, I32: 32, I64: 64}
+UNCOMPRESSED, COMPRESSED, DATA, DATA_2 = (2, I32), (3, I32), (5, STRUCT), (8, STRUCT)  # numbers and types of fields
+COUNT, ENCODING, ENCODING_2 = (1, I32), (2, I32), (4, I32)
+DELTA_BYTE_ARRAY = 7  # each text as what it shares with the one before: any size out of nothing
+LEVELS = 4  # bytes for each value, which say whether it is missing and where its list ends
+DEEPEST = 8  # structures in a header
+
+
+class Watched:
+    """A Parquet file for Arrow, whose pages count against a budget, once each.
+
+    **Arguments:**
+
+    - `path`: of the file.
+    - `budget`, `width`: what counts them, and the most bytes that a value takes. None of them until they are set: what
+        Arrow reads first are no pages.
+    """
+
+    closed = True
+
+    def __init__(self, path: Path):
+        self.path, self._file, self._seen = path, path.open("rb", buffering=0), set()
+        self.closed = False
+        self.budget: Budget | None = None
+        self.width = 8
+
+    def count(self, budget: Budget, width: int) -> None:
+        """Count what is read from now on."""
+        self.budget, self.width, self._seen = budget, width, set()
+
+    def seek(self, *place: int) -> int:
+        """Go to a place."""
+        return self._file.seek(*place)
+
+    def tell(self) -> int:
+        """Where it is."""
+        return self._file.tell()
+
+    def close(self) -> None:
+        """Arrow reads no more."""
+        self.closed = True
+        self._file.close()
+
+    def __del__(self) -> None:
+        if not self.closed:
+            self.close()
+
+    def read(self, size: int) -> bytes:
+        """So many bytes, or those that are left."""
+        place, content = self._file.tell(), self._file.read(size) or b""
+        while len(content) < size and (more := self._file.read(size - len(content))):
+            content += more
+        if self.budget is not None and place not in self._seen:
+            self.budget.take(self.path, size_of_pages(content, self.width))
+            self._seen.add(place)
+        return content
+
+
+def size_of_pages(content: bytes, width: int) -> int:
+    """Bytes that pages take when they are read, of values of so many bytes; a `ValueError` if they cannot be known."""
+    at = size = 0
+    while at < len(content):
+        try:
+            header, at = _struct(content, at)
+            stored, uncompressed = header[COMPRESSED], header[UNCOMPRESSED]
+        except (IndexError, KeyError) as error:
+            raise ValueError("pages without headers") from error
+        about = [header.get(kind, {}) for kind in (DATA, DATA_2)]
+        counts = [each.get(COUNT, 0) for each in about]
+        if min(stored, uncompressed, *counts) < 0:
+            raise ValueError("pages of negative sizes")
+        if DELTA_BYTE_ARRAY in (about[0].get(ENCODING), about[1].get(ENCODING_2)):
+            raise ValueError("texts encoded as DELTA_BYTE_ARRAY")
+        size, at = size + max(uncompressed, max(counts) * (width + LEVELS)), at + stored
+    return size
+
+
+def _struct(content: bytes, at: int, depth: int = 0) -> tuple[dict[tuple[int, int], Any], int]:
+    """The fields of a structure by number and type, as far as they are whole numbers or structures; and its end."""
+    fields: dict[tuple[int, int], Any] = {}
+    number = 0
+    while head := content[at]:
+        at, kind = at + 1, head & 15
+        if head >> 4:
+            number += head >> 4
+        else:
+            number, at = _whole(content, at, 16)
+        if kind in (TRUE, FALSE):
+            continue
+        if kind == BYTE:
+            at += 1
+        elif kind in BITS:
+            fields[number, kind], at = _whole(content, at, BITS[kind])
+        elif kind == DOUBLE:
+            at += 8
+        elif kind == BINARY:
+            length, at = _varint(content, at)
+            at += length
+        elif kind == STRUCT and depth < DEEPEST:
+            fields[number, kind], at = _struct(content, at, depth + 1)
+        else:  # lists and maps, of which there are none in these headers
+            raise KeyError(kind)
+    return fields, at + 1
+
+
+def _whole(content: bytes, at: int, bits: int) -> tuple[int, int]:
+    """A number with a sign, and where it ends."""
+    value, at = _varint(content, at)
+    value &= (1 << bits) - 1
+    return (value >> 1) ^ -(value & 1), at
+
+
+def _varint(content: bytes, at: int) -> tuple[int, int]:
+    """A number in groups of seven bits, and where it ends."""
+    value = 0
+    for shift in range(0, 70, 7):
+        byte = content[at]
+        value, at = value | (byte & 127) << shift, at + 1
+        if byte < 128:
+            return value, at
+    raise KeyError("a number of more than ten bytes")
+
+
+class Opened:
+    """A Parquet file, open for reading. Text stays encoded by a dictionary, as each may stand in it many times."""
+
+    def __init__(self, file: Path):
+        arrow, parquet = library("pyarrow", "formats"), library("pyarrow.parquet", "formats")
+        self._watched = Watched(file)
+        try:
+            source = arrow.PythonFile(self._watched, mode="r")
+            plain = parquet.ParquetFile(source, pre_buffer=False, thrift_container_size_limit=MOST_ENTRIES)
+            self.schema = plain.schema_arrow
+            self._leaves = [plain.schema.column(number) for number in range(len(plain.schema))]
+            self.parquet = parquet.ParquetFile(
+                source,
+                metadata=plain.metadata,
+                read_dictionary=[leaf.path for leaf in self._leaves if leaf.physical_type == "BYTE_ARRAY"],
+                pre_buffer=False,  # columns one by one, so that their pages can be counted
+                page_checksum_verification=True,
+            )
+        except BaseException:
+            self._watched.close()
+            raise
+
+    def __enter__(self) -> "Opened":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._watched.close()
+
+    def count(self, names: Sequence[str], budget: Budget) -> None:
+        """Count what is read of these columns from now on."""
+        beginnings = tuple(f"{name}." for name in names)
+        sizes = [leaf.length for leaf in self._leaves if leaf.path in names or leaf.path.startswith(beginnings)]
+        self._watched.count(budget, max([8, *sizes]))
+
+
+def size_of_footer(file: Path) -> int:
+    """The most that the description at the end of a file takes in memory; an `OSError` if the file is too short."""
+    with file.open("rb") as stream:
+        stream.seek(-8, os.SEEK_END)
+        return FOOTER * int.from_bytes(stream.read(4), "little")

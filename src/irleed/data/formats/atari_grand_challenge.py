@@ -11,7 +11,7 @@ from irleed._io.arrays import CORRUPT
 from irleed._io.text import printable
 from irleed._typing import Array, Int
 from irleed.data.demonstrations import Demonstrations, Episode
-from irleed.data.formats.base import Format, ReadOptions, inside, library, refuse, regular
+from irleed.data.formats import Format, ReadOptions, inside, library, refuse, regular
 from irleed.data.lazy import LazyRows, Source
 from irleed.data.validation import listed
 

@@ -21,7 +21,7 @@ from irleed._io.arrays import CORRUPT, Budget
 from irleed._io.text import one_line, printable
 from irleed._typing import Bool, Int, Shaped
 from irleed.data import lazy
-from irleed.data.formats.base import joined, library, refuse
+from irleed.data.formats import joined, library, refuse
 from irleed.data.formats.hdf5_values import Values, Visit
 from irleed.data.lazy import InFile, LazyRows, Source, runs
 from irleed.data.validation import listed, native

@@ -20,7 +20,7 @@ import numpy as np
 from irleed._io.arrays import Budget
 from irleed._io.text import printable
 from irleed.data.demonstrations import Demonstrations, Episode
-from irleed.data.formats.base import Format, ReadOptions, refuse
+from irleed.data.formats import Format, ReadOptions, refuse
 from irleed.data.validation import listed, native
 from irleed.errors import DataError
 

@@ -16,7 +16,7 @@ from PIL import Image
 from irleed._io.arrays import CORRUPT
 from irleed._io.text import one_line, printable
 from irleed._typing import Float, Int
-from irleed.data.formats.base import library, refuse
+from irleed.data.formats import library, refuse
 from irleed.data.lazy import Source
 
 COUNTS = re.compile(rb"stsz|stz2|trun|elst|cmov")

@@ -18,12 +18,10 @@ import numpy as np
 from irleed._io.arrays import Budget
 from irleed._io.text import printable
 from irleed.data import lazy
-from irleed.data.formats import hdf5
-from irleed.data.formats.arrow import arrow_errors, numbers, read_table, refuse_row
-from irleed.data.formats.base import library, read_json, refuse, regular
+from irleed.data.formats import hdf5, library, read_json, refuse, regular
+from irleed.data.formats.arrow import Opened, arrow_errors, numbers, read_table, refuse_row, size_of_footer
 from irleed.data.formats.hdf5 import Group
 from irleed.data.formats.media import Pictures
-from irleed.data.formats.parquet import Opened, size_of_footer
 from irleed.data.lazy import InMemory, LazyRows
 from irleed.data.validation import listed
 
