@@ -198,7 +198,7 @@ def test_the_memory_of_a_process_stays_bounded(tmp_path):
 def test_text_of_characters_that_do_not_exist_is_refused(tmp_path):
     """Python cannot make text of it, and says so with a SystemError."""
     path = archive(tmp_path / "data.npz", {"names.npy": npy(np.array([0x110000], "<u4").view("<U1"))})
-    assert "names: got no readable array (characters that are none)" in refusal(path)
+    assert "names: got no readable array (invalid characters)" in refusal(path)
 
 
 def test_what_a_parquet_file_says_of_its_columns_counts(tmp_path):

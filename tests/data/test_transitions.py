@@ -129,7 +129,7 @@ def test_observations_come_apart_on_the_device_as_they_do_on_the_host(frames):
     """On an accelerator the frames that two observations share travel once."""
     random = np.random.default_rng(0)
     values, seen, initial = random.random((9, 2)), random.integers(0, 9, (5, frames + 1)), random.integers(0, 9, 5)
-    there = transitions._apart_there(values[seen].astype(np.float32), values[initial].astype(np.float32))
+    there = transitions._apart_jit(values[seen].astype(np.float32), values[initial].astype(np.float32))
     for one, place in zip(there, transitions._apart(seen, initial), strict=True):
         np.testing.assert_array_equal(one, values[place].astype(np.float32))
 

@@ -3,9 +3,10 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+from probes import delay
 
 from irleed.data.transitions import Inputs
-from irleed.envs.jax import CartPole, delay
+from irleed.envs.jax import CartPole
 from irleed.model.actions import Softmax
 from irleed.model.networks import Mlp
 from irleed.policies.actor import Actor

@@ -23,8 +23,8 @@ from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
-from irleed._io import text as _text
 from irleed._io.files import beside
+from irleed._io.text import name as shown_name
 from irleed._io.text import one_line, printable
 from irleed.errors import ConfigError, DataError
 
@@ -44,7 +44,7 @@ class Budget:
         self.expansion, self._size, self._taken = expansion, 0, 0
 
     def admit(self, path: str | os.PathLike[str]) -> None:
-        """Allow for one more file; one that is not there is for its reader to refuse."""
+        """Add the size of one more file; a missing file is refused by its reader."""
         with contextlib.suppress(OSError, ValueError):
             self._size += Path(path).stat().st_size
 
@@ -54,7 +54,7 @@ class Budget:
         return max(ALWAYS, int(self.expansion * self._size)) - self._taken
 
     def take(self, where: str | os.PathLike[str], size: int) -> None:
-        """Count so many bytes; refuse them if they are more than are left."""
+        """Count `size` bytes; refuse them if fewer are left."""
         if size > self.left:
             got = f"{size + self._taken:,} bytes in memory from {self._size:,} on disk"
             expected = f"at most {self.left + self._taken:,}"
@@ -65,7 +65,7 @@ class Budget:
 
 HEAD = ("format", "version")
 
-# What zipfile, its decompressors and NumPy raise on bytes that are not what they should be.
+# What zipfile, its decompressors and NumPy raise on damaged files.
 CORRUPT = (
     zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, OSError, EOFError, ValueError, KeyError, IndexError,
     TypeError, SyntaxError, RuntimeError, MemoryError, OverflowError, TokenError,
@@ -80,7 +80,7 @@ HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.re
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-    """What a kind of file holds. Nothing but the arrays named here may be in one."""
+    """The arrays of a kind of file; others are refused."""
 
     format: str
     version: int  # the newest; older ones are read too
@@ -124,7 +124,7 @@ def read_npz(
 def write_npz(
     path: str | os.PathLike[str], layout: Layout, arrays: Mapping[str, object], *, compress: bool = True
 ) -> None:
-    """Write `arrays`, leaving out those that are None, so that no reader ever sees half a file.
+    """Write those `arrays` that are not None, atomically.
 
     Without `compress` the file is larger, and written many times faster.
     """
@@ -185,7 +185,7 @@ def _read(
 
 @contextlib.contextmanager
 def _damage(stream: io.BufferedReader, where: str) -> Iterator[None]:
-    """Turn what zipfile raises into one line."""
+    """Turn an error of zipfile into one line."""
     try:
         yield
     except CORRUPT as error:
@@ -198,7 +198,7 @@ def _damage(stream: io.BufferedReader, where: str) -> Iterator[None]:
 
 
 def _check_entries(archive: zipfile.ZipFile, stream: io.BufferedReader, where: str) -> None:
-    """Every entry is stored or deflated, says the same of itself in both places, and lies outside of all others."""
+    """Every entry is stored or deflated, has the same description in both headers, and overlaps no other."""
     end = 0
     for entry in sorted(archive.infolist(), key=lambda entry: entry.header_offset):
         if entry.compress_type not in METHODS or entry.flag_bits & 1:
@@ -219,7 +219,7 @@ def _check_entries(archive: zipfile.ZipFile, stream: io.BufferedReader, where: s
 
 
 def _lost(archive: zipfile.ZipFile, stream: io.BufferedReader) -> bool:
-    """Has the directory fewer entries than the archive's end record says? One wrong bit can hide the last ones."""
+    """Whether the directory has fewer entries than the end record says: one wrong bit can hide the last ones."""
     stream.seek(-(22 + len(archive.comment)), os.SEEK_END)  # the end record is 22 bytes and a comment
     return int.from_bytes(stream.read(12)[10:], "little") != len(archive.infolist())
 
@@ -229,7 +229,7 @@ def _damaged(name: str, where: str) -> NoReturn:
 
 
 def _check_head(archive: zipfile.ZipFile, layout: Layout, where: str) -> None:
-    """Is it ours, and of a version known here?"""
+    """Refuse other formats and newer versions."""
     kind, version = (_array(archive, name, layout, where) for name in HEAD)
     if kind.shape != () or kind.item() != layout.format:
         _refuse(f"{where}, format", one_line(kind), repr(layout.format), "check that this is the right file")
@@ -242,7 +242,7 @@ def _check_head(archive: zipfile.ZipFile, layout: Layout, where: str) -> None:
 
 
 def _array(archive: zipfile.ZipFile, name: str, layout: Layout, where: str) -> np.ndarray:
-    """An array, its checksum compared. zipfile reads no more bytes of an entry than it claims."""
+    """An array, its checksum verified. zipfile reads no more bytes of an entry than it claims."""
     try:
         with archive.open(f"{name}.npy") as stream:
             try:
@@ -258,7 +258,7 @@ def _array(archive: zipfile.ZipFile, name: str, layout: Layout, where: str) -> n
 
 
 def _values(stream: Any, size: int) -> np.ndarray:
-    """The array of an entry of so many bytes; no memory is set aside for more."""
+    """The array of an entry of `size` bytes; no memory is allocated for more."""
     shape, by_column, dtype = npy_header(stream)
     if dtype.hasobject:
         raise ValueError("Python objects")
@@ -274,7 +274,7 @@ def _values(stream: Any, size: int) -> np.ndarray:
         room[: len(content)] = content
         room = room[len(content) :]
     if dtype.kind == "U" and values.size and np.any(values.view(np.uint32) > MOST_CHARACTER):
-        raise ValueError("characters that are none")  # of which Python can make no text
+        raise ValueError("invalid characters")  # of which Python can make no text
     return values.reshape(shape, order="F" if by_column else "C")
 
 
@@ -288,7 +288,7 @@ def _unwritable(where: str, got: str, expected: str) -> NoReturn:
 
 
 def _foreign(found: list[str], layout: Layout, where: str) -> NoReturn:
-    """Names what is there, what should be, and the difference."""
+    """Refuse entries that do not match the layout, and name the difference."""
     known = HEAD + layout.required + layout.optional
     missing = [name for name in HEAD + layout.required if name not in found]
     unknown = [name for name in dict.fromkeys(found) if name not in known or found.count(name) > 1]
@@ -313,7 +313,7 @@ TYPES = {"F32": np.dtype("<f4"), "F64": np.dtype("<f8")}
 
 
 class Tensor(NamedTuple):
-    """What a header says of a tensor."""
+    """A tensor as its header describes it."""
 
     dtype: np.dtype
     shape: tuple[int, ...]
@@ -327,19 +327,19 @@ class Tensor(NamedTuple):
 
 @contextlib.contextmanager
 def refusing(path: str | os.PathLike[str], expected: str) -> Iterator[None]:
-    """Turn what is wrong with a file, said by a ValueError or the file system, into one line that names the file."""
+    """Turn a ValueError or an error of the file system into one line that names the file."""
     try:
         yield
     except (OSError, ValueError, RecursionError, MemoryError) as error:
         remedy = "name another file, or copy it again"
-        got = _text.one_line(error)
-        raise DataError(_text.printable(path), got=got, expected=expected, remedy=remedy) from error
+        got = one_line(error)
+        raise DataError(printable(path), got=got, expected=expected, remedy=remedy) from error
 
 
 def read_header(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """What irleed wrote beside the tensors, empty if nothing, and the tensors by name; a ValueError says what is wrong.
+    """The metadata of irleed, empty if there is none, and the tensors by name; a `ValueError` if the header is wrong.
 
-    No tensor lies outside of the file or over another one, or has an axis of length 0.
+    No tensor lies outside of the file, overlaps another, or has an axis of length 0.
     """
     path = Path(path)
     if path.exists() and not path.is_file():  # reading a pipe might never end
@@ -376,7 +376,7 @@ def _tensor_array(stream: Any, tensor: Tensor) -> np.ndarray:
 
 
 def _json(text: bytes) -> dict[str, Any]:
-    """An object in which no name comes twice: which of the two holds would be up to the reader."""
+    """A JSON object without repeated names, which readers would resolve differently."""
     found = json.loads(text.decode("utf-8"), object_pairs_hook=_once, parse_constant=_no_number)
     if not isinstance(found, dict):
         raise ValueError("a header that is no JSON object")
@@ -395,18 +395,18 @@ def _no_number(name: str) -> NoReturn:
 
 
 def _tensor(name: str, entry: Any, start: int) -> Tensor:
-    """What one entry of the header says; places in it are counted from the header's end, which is at byte `start`."""
-    where = f"tensor {_text.name(name)}"
+    """One entry of the header; its offsets are relative to the end of the header, byte `start`."""
+    where = f"tensor {shown_name(name)}"
     if not isinstance(entry, dict) or set(entry) != {"dtype", "shape", "data_offsets"}:
         raise ValueError(f"{where} without dtype, shape and data_offsets")
     dtype, shape, place = entry["dtype"], entry["shape"], entry["data_offsets"]
     if not isinstance(dtype, str) or dtype not in TYPES:
-        raise ValueError(f"{where} of type {_text.one_line(dtype, 20)}, which is not one of {', '.join(TYPES)}")
+        raise ValueError(f"{where} of type {one_line(dtype, 20)}, which is not one of {', '.join(TYPES)}")
     if not _whole(shape) or len(shape) > MOST_AXES or not all(shape):
-        raise ValueError(f"{where} of shape {_text.one_line(shape, 60)}")
+        raise ValueError(f"{where} of shape {one_line(shape, 60)}")
     found = Tensor(TYPES[dtype], tuple(shape), start + place[0] if _whole(place) and len(place) == 2 else -1)
     if found.start < start or place[1] - place[0] != found.size:
-        raise ValueError(f"{where} of shape {_text.one_line(shape, 60)} in bytes {_text.one_line(place, 60)}")
+        raise ValueError(f"{where} of shape {one_line(shape, 60)} in bytes {one_line(place, 60)}")
     return found
 
 

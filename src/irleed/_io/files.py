@@ -27,15 +27,15 @@ from safetensors import SafetensorError
 
 from irleed.errors import ConfigError
 
-CHUNK = 1 << 25  # bytes of an array that are hashed together: what lies in a file need not be in memory at once
+CHUNK = 1 << 25  # bytes of an array that are read and hashed together
 TEMPORARY = re.compile(r"\.irleed-[0-9a-f]{8}-.*\.part", re.DOTALL)
 LONGEST = 40  # characters of a name that its temporary name keeps: file systems allow 255 bytes
 CHECKSUM = "checksum"  # the key of a JSON object's own
-RESUME = "see to that, then go on with --resume: nothing is lost but the last interval"
+RESUME = "solve this, then go on with --resume: only the last interval is lost"
 
 
 def temporary(path: Path) -> Path:
-    """A new name beside `path`, by which `sweep` knows that it is ours."""
+    """A new name beside `path`, which `sweep` recognises."""
     return path.parent / f".irleed-{secrets.token_hex(4)}-{path.name[:LONGEST]}.part"
 
 
@@ -64,9 +64,9 @@ def beside(path: Path) -> Iterator[BinaryIO]:
 
 @contextlib.contextmanager
 def filling(folder: Path) -> Iterator[Path]:
-    """A temporary folder whose files become those of `folder`, which is new or empty; on any error it is as before.
+    """A temporary folder whose files become those of `folder`, which is new or empty; on any error it is restored.
 
-    What a killed process left in it is removed.
+    Temporary files of a killed process are removed.
     """
     made = [each for each in (folder, *folder.parents) if not each.exists()]  # the innermost first
     moved: list[Path] = []
@@ -93,7 +93,7 @@ def filling(folder: Path) -> Iterator[Path]:
 
 
 def sweep(folder: Path) -> None:
-    """Remove the temporary files that a killed process left in a folder, which must be ours and locked."""
+    """Remove the temporary files that a killed process left in a folder, which must be locked."""
     for left in folder.iterdir():
         if TEMPORARY.fullmatch(left.name):
             _remove(left)
@@ -101,7 +101,7 @@ def sweep(folder: Path) -> None:
 
 @contextlib.contextmanager
 def writing(where: str | Path, remedy: str = RESUME) -> Iterator[None]:
-    """Turn what the file system refuses into one line."""
+    """Turn an error of the file system into a one-line `ConfigError`."""
     try:
         yield
     except (OSError, SafetensorError) as error:
@@ -123,7 +123,7 @@ def write_signed(path: Path, value: Mapping[str, object]) -> None:
 
 
 def is_damaged(value: Mapping[str, object]) -> bool:
-    """Whether the content of a JSON file has another checksum than it says; False where it says none."""
+    """Whether the content of a JSON file does not match its checksum; False where it has none."""
     content = dict(value)
     checksum = content.pop(CHECKSUM, None)
     return checksum is not None and checksum != _json_digest(content)
@@ -136,7 +136,7 @@ def file_digest(path: Path) -> str:
 
 
 def digest(head: object, arrays: Mapping[str, Any]) -> str:
-    """SHA-256 of plain values and of arrays, or rows that lie on disk, with their names, types and shapes."""
+    """SHA-256 of plain values and of arrays (or `LazyRows`) with their names, types and shapes."""
     found = hashlib.sha256(json.dumps(head, sort_keys=True).encode())
     for name in sorted(arrays):
         array = arrays[name]
@@ -153,7 +153,7 @@ def _json_digest(content: Mapping[str, object]) -> str:
 
 
 def _remove(path: Path) -> None:
-    """A file or a folder, if it is there; the folder around it may be gone, and that is what is to be told."""
+    """Remove a file or a folder, if it exists."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
     else:
@@ -178,15 +178,15 @@ except ImportError:  # Windows
 
 LOCK = ".irleed-lock"
 LOCK_BYTES = 1000  # bytes of a lock file
-# A link in somebody else's folder could lead to any file of the user's, and reading a pipe might never end.
+# A link could lead to any file of the user, and reading a pipe might never end.
 NO_LINK = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 
 
 @contextlib.contextmanager
 def locked(path: Path, where: str) -> Iterator[bool]:
-    """Hold the lock file `path`, and remove it at the end; yields whether a process that died had left it.
+    """Hold the lock file `path`, and remove it at the end; yields whether a dead process had left it.
 
-    `where` names the place in the error that says which other process holds the lock.
+    `where` is the place that the error names if another process holds the lock.
     """
     handle, left = _acquire(path, where)
     try:
@@ -196,7 +196,7 @@ def locked(path: Path, where: str) -> Iterator[bool]:
 
 
 def _acquire(path: Path, where: str) -> tuple[int, bool]:
-    """The lock file, open and ours, and whether a process that died had left it."""
+    """The open and locked file, and whether a dead process had left it."""
     left = False
     while True:
         try:
@@ -220,7 +220,7 @@ def _acquire(path: Path, where: str) -> tuple[int, bool]:
                 path.unlink(missing_ok=True)
             raise
         os.close(handle)
-        if taken:  # its process removed it between our opening and locking it
+        if taken:  # its process removed it after we opened it and before we locked it
             continue
         if free is not None or not _abandoned(path, holder):
             _refuse_held(path, where, holder, system=free is not None)
@@ -233,13 +233,13 @@ def _release(handle: int, path: Path) -> None:
         os.close(handle)
         path.unlink(missing_ok=True)
         return
-    if _is_same_file(handle, path):  # removed while it is locked: afterwards it may be another's
+    if _is_same_file(handle, path):  # removed while locked: later the name may be another process's file
         path.unlink(missing_ok=True)
     os.close(handle)
 
 
 def _flock(handle: int) -> bool | None:
-    """Lock an open file; False: another has it; None: there are no such locks here."""
+    """Lock an open file; False: another process holds the lock; None: the file system has no locks."""
     if fcntl is None:
         return None
     try:
@@ -252,7 +252,7 @@ def _flock(handle: int) -> bool | None:
 
 
 def _abandoned(path: Path, holder: Mapping[str, Any]) -> bool:
-    """Whether the process that made a lock file has died, where the system does not know of the lock."""
+    """Whether the process that made a lock file is dead, on a file system without locks."""
     if os.name == "nt":  # os.kill would end the process; but what it has open cannot be removed
         try:
             path.unlink(missing_ok=True)
@@ -278,7 +278,7 @@ def _write_holder(handle: int) -> None:
 
 
 def _read_holder(handle: int) -> dict[str, Any]:
-    """What a lock file says of its process; nothing if it was cut off."""
+    """The process that a lock file names; empty if the file is incomplete."""
     try:
         found = json.loads(os.read(handle, LOCK_BYTES))
     except (OSError, ValueError, RecursionError):
@@ -287,7 +287,7 @@ def _read_holder(handle: int) -> dict[str, Any]:
 
 
 def _is_same_file(handle: int, path: Path) -> bool:
-    """Whether an open file is the one that has this name now."""
+    """Whether an open file is the one that has this name."""
     try:
         return os.path.samestat(os.fstat(handle), os.stat(path))
     except OSError:

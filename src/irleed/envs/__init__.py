@@ -2,7 +2,7 @@
 
 - `step`: the canonical time step, action spaces, and the interface of environments in JAX.
 - `mdp`: finite MDPs, gridworlds, and Gymnasium's tabular environments.
-- `jax`: environments in pure JAX: CartPole, and probes whose soft values are known.
+- `jax`: CartPole in pure JAX.
 - `host`: many lanes of an environment of Gymnasium, envpool, ALE or MuJoCo; `engines` makes them.
 """
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from irleed._io import text as _text
+from irleed._io.text import one_line
 from irleed._typing import Bool, Float
 from irleed.envs.step import Bounds
 from irleed.errors import ConfigError, SpaceError
@@ -19,75 +19,79 @@ LONGEST = 1_000  # characters of what an error of an environment says
 
 
 def gymnasium_lanes(env_id: str, lanes: int, mode: str, options: dict[str, Any]) -> Any:
-    """Lanes of Gymnasium's, one after another in this process; observations that are not a Box become a vector."""
+    """Lanes of Gymnasium, stepped one after another; observations that are not a Box become a vector."""
     import gymnasium
     from gymnasium.error import DependencyNotInstalled
 
     if env_id.startswith("ALE/"):
-        imported("ale_py", env_id, "envs")  # its import is what makes the names known
+        imported("ale_py", env_id, "envs")  # its import registers the names
     try:
         known = {
             "disable_env_checker": True,
             **options,
-            "wrappers": [*(options.get("wrappers") or ()), _flat, _able_to_rest],
+            "wrappers": [*(options.get("wrappers") or ()), _flat, _skippable],
         }
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", ".*is out of date")  # what is too old to work is refused with an error
+            warnings.filterwarnings("ignore", ".*is out of date")  # versions that are too old raise an error
             return gymnasium.make_vec(env_id, lanes, "sync", {"autoreset_mode": mode}, **known)
     except DependencyNotInstalled as error:
         raise _missing(env_id, error, "envs") from error
     except Exception as error:  # an environment's own code runs here: it may raise anything
-        raise unmade(env_id, error, "check name and options; gymnasium.pprint_registry() lists the names") from error
+        raise cannot_make(
+            env_id, error, "check name and options; gymnasium.pprint_registry() lists the names"
+        ) from error
 
 
 def rest(engine: Any, resting: Bool[np.ndarray, " L"]) -> None:
-    """Spare `gymnasium_lanes` the steps of lanes that nobody looks at any more, until they are reset."""
+    """Skip the steps of lanes of `gymnasium_lanes` whose results are not needed, until they are reset."""
     for env, one in zip(engine.envs, resting, strict=True):
         env.resting = bool(one)
 
 
 def envpool_lanes(env_id: str, lanes: int, seed: int, options: dict[str, Any]) -> Any:
-    """Lanes of envpool's."""
+    """Lanes of envpool."""
     envpool = imported("envpool", env_id, "envpool")
     if env_id not in envpool.list_all_envs():
-        raise unmade(env_id, "a name that envpool does not know", "envpool.list_all_envs() lists those that it does")
+        raise cannot_make(
+            env_id, "a name that envpool does not know", "envpool.list_all_envs() lists those that it does"
+        )
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # bounds of a space that single precision rounds
             made = envpool.make(env_id, env_type="gymnasium", num_envs=lanes, seed=seed, **options)
-            made.single_observation_space  # noqa: B018  made, and kept, on first sight
+            made.single_observation_space  # noqa: B018  computed and cached on first access
         return made
     except Exception as error:
-        raise unmade(env_id, error, "check the options") from error
+        raise cannot_make(env_id, error, "check the options") from error
 
 
 def ale_lanes(env_id: str, lanes: int, mode: str, options: dict[str, Any]) -> Any:
-    """Lanes of ALE's own vector environment."""
+    """Lanes of the vector environment of ALE."""
     import gymnasium
 
     ale_py = imported("ale_py", env_id, "envs")
     named = gymnasium.registry.get(env_id)
     game = env_id if named is None else named.kwargs.get("game")
     if game not in ale_py.roms.get_all_rom_ids():
-        raise unmade(env_id, "a game that ALE does not have", "write it as pong, ms_pacman or ALE/MsPacman-v5")
+        raise cannot_make(env_id, "a game that ALE does not have", "write it as pong, ms_pacman or ALE/MsPacman-v5")
     try:
         return ale_py.AtariVectorEnv(game, lanes, autoreset_mode=mode, **{"reward_clipping": False, **options})
     except Exception as error:
-        raise unmade(env_id, error, "check the options") from error
+        raise cannot_make(env_id, error, "check the options") from error
 
 
 def observation_dtype(space: Any) -> np.dtype:
-    """Images stay as small as they are; all other observations are in single precision."""
+    """Images stay uint8; all other observations are in single precision."""
     return np.dtype(np.uint8 if space.dtype == np.uint8 else np.float32)
 
 
-def one_line(error: BaseException) -> str:
-    """The kind of an error and what it says, whatever its own message looks like."""
-    return _text.one_line(f"{type(error).__name__}: {error}", LONGEST)
+def error_line(error: BaseException) -> str:
+    """Type and message of an error on one line."""
+    return one_line(f"{type(error).__name__}: {error}", LONGEST)
 
 
 def _flat(env: Any) -> Any:
-    """The environment with its observations as one vector, where they are something else than a Box and can be."""
+    """The environment with its observations flattened to a vector, if they are not a Box and can be."""
     from gymnasium.spaces import Box, flatdim, flatten
     from gymnasium.wrappers import TransformObservation
 
@@ -98,18 +102,16 @@ def _flat(env: Any) -> Any:
     return TransformObservation(env, lambda obs: np.asarray(flatten(space, obs), np.float32), vector)
 
 
-def _able_to_rest(env: Any) -> Any:
-    """The environment, which can be told to rest."""
-    return _rests()(env)
+def _skippable(env: Any) -> Any:
+    """The environment with an attribute `resting`: while it is set, a step returns the last observation."""
+    return _resting_wrapper()(env)
 
 
 @functools.cache
-def _rests() -> Any:
+def _resting_wrapper() -> Any:
     from gymnasium import Wrapper
 
-    class Rests(Wrapper):
-        """While it rests, a step does nothing, and shows what the last one showed; a reset wakes it."""
-
+    class RestingWrapper(Wrapper):
         resting, _last = False, None
 
         def reset(self, **options: Any) -> tuple[Any, dict[str, Any]]:
@@ -123,11 +125,11 @@ def _rests() -> Any:
             self._last, reward, terminated, truncated, info = self.env.step(action)
             return self._last, reward, terminated, truncated, info
 
-    return Rests
+    return RestingWrapper
 
 
 def _can_be_flat(space: Any) -> bool:
-    """Whether there is a vector of fixed length that a network could read: a text has one, but of letters' numbers."""
+    """Whether a space flattens to a vector of fixed length that a network can use; a text, for one, does not."""
     from gymnasium import spaces
 
     if isinstance(space, spaces.Dict | spaces.Tuple):
@@ -137,7 +139,7 @@ def _can_be_flat(space: Any) -> bool:
 
 
 def imported(module: str, env_id: str, extra: str) -> Any:
-    """A library that not every user needs, or an error that names the extra."""
+    """An optional library, or an error that names the extra."""
     try:
         return importlib.import_module(module)
     except ImportError as error:
@@ -145,17 +147,13 @@ def imported(module: str, env_id: str, extra: str) -> Any:
 
 
 def _missing(env_id: str, error: Exception, extra: str) -> ConfigError:
-    return ConfigError(
-        f"environment {env_id}",
-        got=one_line(error),
-        expected="what it needs to be installed",
-        remedy=f"pip install 'irleed[{extra}]'",
-    )
+    expected, remedy = "what it needs to be installed", f"pip install 'irleed[{extra}]'"
+    return ConfigError(f"environment {env_id}", got=error_line(error), expected=expected, remedy=remedy)
 
 
-def unmade(env_id: str, reason: Exception | str, remedy: str) -> ConfigError:
-    """What is said of an environment that an engine cannot make."""
-    got = reason if isinstance(reason, str) else one_line(reason)
+def cannot_make(env_id: str, reason: Exception | str, remedy: str) -> ConfigError:
+    """The error for an environment that an engine cannot make."""
+    got = reason if isinstance(reason, str) else error_line(reason)
     return ConfigError(f"environment {env_id}", got=got, expected="one that the engine can make", remedy=remedy)
 
 
@@ -164,22 +162,22 @@ ROUNDING = 1e-6  # how far beyond a bound an action may be, relative to it, to b
 
 @dataclass(frozen=True)
 class HostActions:
-    """The actions of an environment, ours and as its engine wants them; made by `actions_of`."""
+    """The action space of an environment, and its form in the engine; made by `actions_of`."""
 
     where: str
     known: int | Bounds
-    first: int  # what the engine calls the first choice; ours are numbered from 0
-    dtype: np.dtype  # the engine's
+    first: int  # the number of the first discrete action in the engine; here it is 0
+    dtype: np.dtype  # in the engine
 
     def checked(self, actions: Any, lanes: int) -> np.ndarray:
-        """An action for every lane, int32 or float32: an engine in C++ does not say no to one that it does not have."""
+        """An action for every lane, int32 or float32: engines in C++ do not refuse invalid ones."""
         given = np.asarray(actions)
         if isinstance(self.known, Bounds):
             return self._vectors(given, lanes, self.known)
         return self._choices(given, lanes, self.known)
 
     def to_engine(self, chosen: np.ndarray) -> np.ndarray:
-        """The same actions under the engine's names, and in its precision."""
+        """The same actions in the numbering and precision of the engine."""
         return (chosen + self.first).astype(self.dtype, copy=False)
 
     def _choices(self, given: np.ndarray, lanes: int, choices: int) -> np.ndarray:
@@ -197,7 +195,7 @@ class HostActions:
         if not np.isfinite(given).all():
             lane, number = np.argwhere(~np.isfinite(given))[0]
             got = f"{given[lane, number]} as number {number} of lane {lane}"
-            raise self._refused(got, "a finite number", "look at what chose it: has its training diverged?")
+            raise self._refused(got, "a finite number", "look at the policy that chose it: has its training diverged?")
         low, high = bounds.low.astype(float), bounds.high.astype(float)
         beyond = np.maximum(low - given, given - high)
         excess = beyond - ROUNDING * np.maximum(np.abs(low), np.abs(high))
@@ -214,7 +212,7 @@ class HostActions:
 
 
 def actions_of(env_id: str, space: Any) -> HostActions:
-    """What a space of Gymnasium's offers: a Discrete one its choices, a Box that is one list of numbers its bounds."""
+    """The actions of a space of Gymnasium, which is Discrete or a bounded Box with one axis."""
     from gymnasium.spaces import Box, Discrete
 
     where = f"environment {env_id}, actions"
@@ -222,18 +220,18 @@ def actions_of(env_id: str, space: Any) -> HostActions:
         return HostActions(where, int(space.n), int(space.start), np.dtype(np.int32))
     if not isinstance(space, Box) or len(space.shape) != 1 or not np.issubdtype(space.dtype, np.floating):
         expected = "Discrete, or a Box that is one list of real numbers"
-        raise unsuited(where, space, expected, "choose another environment, or register one with an ActionWrapper")
+        raise unsupported(where, space, expected, "choose another environment, or register one with an ActionWrapper")
     bounds = Bounds(low=space.low.astype(np.float32), high=space.high.astype(np.float32))
     with np.errstate(over="ignore", invalid="ignore"):
         width = bounds.high - bounds.low
     if not (np.isfinite(width) & (width > 0)).all():
         remedy = "register it with an ActionWrapper that has bounds"
-        raise unsuited(where, space, "finite bounds, the upper above the lower", remedy)
+        raise unsupported(where, space, "finite bounds, the upper above the lower", remedy)
     return HostActions(where, bounds, 0, np.dtype(space.dtype))
 
 
-def unsuited(where: str, space: Any, expected: str, remedy: str) -> SpaceError:
-    """What is said of a space that does not fit."""
+def unsupported(where: str, space: Any, expected: str, remedy: str) -> SpaceError:
+    """The error for a space that is not supported."""
     return SpaceError(where, got=" ".join(str(space).split()), expected=expected, remedy=remedy)
 
 
@@ -243,7 +241,7 @@ Observations = Float[np.ndarray, "l O"]  # of all lanes, or of some
 Rewards = Float[np.ndarray, " L"]
 Flags = Bool[np.ndarray, " L"]
 TIME_LIMIT = 1000
-CONTACT_COST, STRONGEST = 5e-4, 1.0  # of forces and torques from outside, which are cut off at the second
+CONTACT_COST, MOST_FORCE = 5e-4, 1.0  # of external forces and torques, which are clipped
 
 
 def _hopper_stands(qpos: Positions, qvel: Velocities) -> Flags:
@@ -264,17 +262,17 @@ def _ant_stands(qpos: Positions, qvel: Velocities) -> Flags:
 
 @dataclass(frozen=True)
 class Task:
-    """What Gymnasium makes of a model. The reward is speed + 1 while it stands, less costs."""
+    """A MuJoCo task of Gymnasium. The reward is forward speed + 1 while the robot is healthy, less costs."""
 
     model: str  # the file
-    frames: int  # steps of the physics in one of the environment
-    control_cost: float  # of the square of an action
-    noise: float  # of the beginning of an episode
-    normal_velocities: bool  # its distribution, which is uniform for positions
-    stands: Callable[[Positions, Velocities], Flags] | None  # the task ends when it does not
-    hidden: int = 1  # positions that are not seen: how far it has come
-    fastest: float = np.inf  # velocities are seen up to this
-    touch: bool = False  # Ant: forces from outside are seen and cost; speed is that of its body's frame
+    frames: int  # physics steps in a step of the environment
+    control_cost: float  # of the squared action
+    noise: float  # of the initial state
+    normal_velocities: bool  # initial velocities are normal instead of uniform
+    stands: Callable[[Positions, Velocities], Flags] | None  # the episode terminates when it does not
+    hidden: int = 1  # coordinates of the position that are not observed
+    fastest: float = np.inf  # observed velocities are clipped to this
+    touch: bool = False  # Ant: external forces are observed and cost; speed is that of the frame of its body
 
 
 TASKS = {
@@ -286,9 +284,10 @@ TASKS = {
 
 
 class MujocoLanes:
-    """L lanes of a task, with the few things that `HostEnv` asks of an engine that resets in the same step.
+    """L lanes of a MuJoCo task of Gymnasium in C++ threads, equal to the last bit; they reset in the same step.
 
-    Lane k begins as Gymnasium's environment does after ``reset(seed=seed + k)``, and draws on from there as it would.
+    MuJoCo steps all lanes in one call, and keeps for each the state that the next step depends on, the last solution of
+    the solver included; all else is NumPy over lanes. Lane k is seeded as by ``reset(seed=seed + k)``.
     """
 
     def __init__(self, env_id: str, lanes: int, threads: int, limit: int) -> None:
@@ -298,12 +297,12 @@ class MujocoLanes:
         self._task, self._limit, self._mujoco = TASKS[env_id], limit, mujoco
         self._model = _loaded(mujoco, self._task.model)
         task, model = self._task, self._model
-        # One MjData for each lane, not for each thread, is what leaves contacts to be looked at after a step.
+        # One MjData for each lane, not for each thread, so that contacts can be read after a step.
         self._batch: Any = batch.Batch(model, lanes, threads, persistent=task.touch)
-        self._data = mujoco.MjData(model)  # to look at one lane
+        self._data = mujoco.MjData(model)  # to read one lane
         self._everything = np.arange(lanes)
         self._elapsed = np.zeros(lanes, int)
-        self._forces = np.zeros((lanes, model.nbody, 6))  # and torques, from outside on every body
+        self._forces = np.zeros((lanes, model.nbody, 6))  # external forces and torques on every body
         self._randoms: list[np.random.Generator] = []
         low, high = model.actuator_ctrlrange.astype(np.float32).T
         size = model.nq - task.hidden + model.nv + task.touch * self._forces[0, 1:].size
@@ -311,7 +310,7 @@ class MujocoLanes:
         self.single_observation_space = Box(-np.inf, np.inf, (size,), np.float64)
 
     def reset(self, seed: int | None = None) -> tuple[Observations, dict[str, Any]]:
-        """Begin an episode in every lane; a seed starts the random numbers over."""
+        """Start an episode in every lane; a seed resets the random numbers."""
         from gymnasium.utils.seeding import np_random
 
         if seed is not None or not self._randoms:
@@ -320,15 +319,15 @@ class MujocoLanes:
         return self._observe(self._everything), {}
 
     def step(self, actions: Float[np.ndarray, "L A"]) -> tuple[Observations, Rewards, Flags, Flags, dict[str, Any]]:
-        """Take an action in every lane: what Gymnasium's lanes answer; `final_obs` has the last ones of all lanes."""
+        """Take an action in every lane; returns what Gymnasium's lanes do, with `final_obs` for all lanes."""
         task, batch = self._task, self._batch
         before = self._place().copy()
         batch.ctrl = actions
         batch.step(nstep=task.frames)
         speed = (self._place() - before) / (self._model.opt.timestep * task.frames)
-        cost = task.control_cost * np.square(actions).sum(1)  # in the precision of the actions, as Gymnasium's
+        cost = task.control_cost * np.square(actions).sum(1)  # in the precision of the actions, as in Gymnasium
         if task.touch:
-            self._look_at_forces()
+            self._read_forces()
             cost = cost + CONTACT_COST * np.square(self._forces).reshape(len(cost), -1).sum(1)
         if task.stands is None:
             reward, terminated = speed - cost, np.zeros(len(cost), bool)
@@ -360,45 +359,49 @@ class MujocoLanes:
             else:
                 qvel[lane] = random.uniform(-task.noise, task.noise, model.nv)
         batch.forward(lanes)
-        self._forces[lanes] = 0  # Gymnasium shows none at the beginning
+        self._forces[lanes] = 0  # as in Gymnasium
         self._elapsed[lanes] = 0
 
     def _place(self) -> Float[np.ndarray, " L"]:
-        """How far it has come. A frame is where the physics last looked at it, a little behind the position."""
+        """The forward coordinate. That of a frame is from the last physics step, a little behind the position."""
         return self._batch.xpos[:, 1, 0] if self._task.touch else self._batch.qpos[:, 0]
 
     def _observe(self, lanes: np.ndarray) -> Observations:
         task, batch = self._task, self._batch
         seen = [batch.qpos[lanes, task.hidden :], np.clip(batch.qvel[lanes], -task.fastest, task.fastest)]
         if task.touch:
-            seen.append(self._forces[lanes, 1:].reshape(len(lanes), -1))  # all but those on the world
+            seen.append(self._forces[lanes, 1:].reshape(len(lanes), -1))  # without those on the world
         return np.concatenate(seen, 1)
 
-    def _look_at_forces(self) -> None:
-        """As they were when the physics last looked at the contacts, a little behind the position too."""
+    def _read_forces(self) -> None:
+        """Read the external forces, which MuJoCo computes one lane at a time."""
         for lane in self._everything:
             self._batch.get_data(lane, self._data)
             self._mujoco.mj_rnePostConstraint(self._model, self._data)
             self._forces[lane] = self._data.cfrc_ext
-        np.clip(self._forces, -STRONGEST, STRONGEST, out=self._forces)
+        np.clip(self._forces, -MOST_FORCE, MOST_FORCE, out=self._forces)
 
 
 def mujoco_lanes(env_id: str, lanes: int, threads: int, options: dict[str, Any]) -> MujocoLanes:
-    """Lanes of a robot of MuJoCo's; 0 threads are as many as there are cores."""
+    """Lanes of a MuJoCo robot; 0 threads are one for each core."""
     if env_id not in TASKS:
-        raise unmade(env_id, "a name that this engine does not know", f"write {', '.join(TASKS)}, or take gymnasium")
+        raise cannot_make(
+            env_id, "a name that this engine does not know", f"write {', '.join(TASKS)}, or take gymnasium"
+        )
     limit = options.get("max_episode_steps", TIME_LIMIT)
     if options.keys() - {"max_episode_steps"} or not isinstance(limit, int) or limit < 1:
-        raise unmade(env_id, f"options {options}", "leave all but max_episode_steps, 1 or more, to engine gymnasium")
+        raise cannot_make(
+            env_id, f"options {options}", "leave all but max_episode_steps, 1 or more, to engine gymnasium"
+        )
     return MujocoLanes(env_id, lanes, min(threads, lanes), limit)
 
 
 def _loaded(mujoco: Any, name: str) -> Any:
-    """A model that Gymnasium ships. What MuJoCo has to say about its style would go to a file where one works."""
+    """A model that Gymnasium ships. MuJoCo's warnings would be written to a file in the working directory."""
     path = files("gymnasium").joinpath("envs", "mujoco", "assets", name)
-    heard = mujoco.get_mju_user_warning()
+    handler = mujoco.get_mju_user_warning()
     mujoco.set_mju_user_warning(lambda _: None)
     try:
         return mujoco.MjModel.from_xml_path(str(path))
     finally:
-        mujoco.set_mju_user_warning(heard)
+        mujoco.set_mju_user_warning(handler)

@@ -1,7 +1,7 @@
 """Environments on the host: many lanes that step together, the same for every engine, in one process or several.
 
 Worker processes share memory for observations and actions; a step is one short message to each worker and one back. A
-worker ends when its pipe does, however the parent came to let go of it.
+worker ends when its pipe is closed, also if the parent was killed.
 """
 
 import contextlib
@@ -23,12 +23,12 @@ from irleed.envs.engines import (
     actions_of,
     ale_lanes,
     envpool_lanes,
+    error_line,
     gymnasium_lanes,
     mujoco_lanes,
     observation_dtype,
-    one_line,
     rest,
-    unsuited,
+    unsupported,
 )
 from irleed.envs.step import Transition
 from irleed.errors import ConfigError, IrleedError, SpaceError
@@ -41,10 +41,9 @@ ONLY = {"envpool": "next_step", "mujoco": "same_step"}  # engines that have no c
 class HostEnv:
     """L lanes of one environment, stepped together; made by `make_host`.
 
-    `actions` is their number or, where they are vectors, the bounds. Arrays are NumPy's, with the lanes as leading
-    axis. Images stay uint8, all other observations are float32.
-    Gymnasium's observations that are no Box (Discrete, MultiBinary, MultiDiscrete, Tuple, Dict) are one vector, a
-    choice among n a one in n places.
+    `actions` is the number of discrete actions or the bounds of vectors. Arrays are NumPy's, with the lanes as leading
+    axis. Images stay uint8, all other observations are float32. Gymnasium's observations that are not a Box (Discrete,
+    MultiBinary, MultiDiscrete, Tuple, Dict) are flattened to a vector, discrete ones one-hot.
     """
 
     def __init__(self, engine: Any, env_id: str, lanes: int, same_step: bool, seed: int | None) -> None:
@@ -52,19 +51,19 @@ class HostEnv:
         self.actions = self._actions.known
         self.env_id, self.lanes = env_id, lanes
         self._engine, self._same_step, self._seed = engine, same_step, seed
-        self._seeded_once = seed is None  # an engine that had its seed when it was made
+        self._seeded_once = seed is None  # the engine was given its seed when it was made
         self._obs: np.ndarray | None = None
-        self._over = np.zeros(lanes, bool)  # lanes whose next step does nothing but reset
+        self._over = np.zeros(lanes, bool)  # lanes whose next step only resets
 
     @property
     def obs(self) -> Shaped[np.ndarray, "L *obs"]:
-        """What to act on next. A lane that is about to spend a step on resetting still shows its last observation."""
+        """The current observations. A lane whose next step only resets has its last observation."""
         return self.reset() if self._obs is None else self._obs
 
     def reset(self, seed: int | None = None) -> Shaped[np.ndarray, "L *obs"]:
-        """Begin an episode in every lane; the first time with the seed it was made with, then going on from there.
+        """Start an episode in every lane, the first time with the seed of `make_host`.
 
-        A seed given here starts the random numbers over; envpool cannot do that, and goes on.
+        A seed given here resets the random numbers; envpool ignores it.
         """
         seed = self._seed if seed is None or self._seeded_once else seed
         obs, _ = self._engine.reset() if seed is None else self._engine.reset(seed=seed)
@@ -73,9 +72,9 @@ class HostEnv:
         return self._obs
 
     def rest(self, resting: Bool[np.ndarray, " L"]) -> None:
-        """Steps of these lanes may be spared, until all are reset: what they show from now on means nothing.
+        """Skip the steps of these lanes until all are reset; their results are undefined.
 
-        Gymnasium's lanes, one after another in their process, are; those of other engines go on.
+        Only Gymnasium's lanes are skipped; those of other engines are stepped.
         """
         from gymnasium.vector import SyncVectorEnv
 
@@ -93,10 +92,10 @@ class HostEnv:
         truncated = np.asarray(truncated, bool) & valid & ~terminated
         over = terminated | truncated
         next_obs = following.copy()
-        # A step that only resets leads nowhere: what comes after it belongs to another episode.
+        # After a step that only resets, the observation belongs to another episode.
         next_obs[~valid] = obs[~valid]
         if self._same_step:
-            for lane in np.flatnonzero(over):  # ALE leaves rubbish in the other lanes' entries, Gymnasium None
+            for lane in np.flatnonzero(over):  # the other lanes' entries are undefined
                 next_obs[lane] = info["final_obs"][lane]
         else:
             self._over = over
@@ -112,11 +111,11 @@ class HostEnv:
         )
 
     def close(self) -> None:
-        """Let go of what the engine holds."""
+        """Close the engine."""
         self._engine.close()
 
     def _seen(self, obs: Any) -> np.ndarray:
-        """A copy of our own: engines may write the next observations into the same memory."""
+        """A copy: engines may write the next observations into the same memory."""
         return np.array(obs, self._dtype)
 
 
@@ -134,22 +133,21 @@ def make_host(
 
     **Arguments:**
 
-    - `env_id`: the engine's name for it; for ALE that of the game (`pong`) or Gymnasium's (`ALE/Pong-v5`).
-    - `engine`: `gymnasium`, which is always there; `envpool`, `ale` and `mujoco`, which are extras.
-    - `seed`: of the first lane. The same seed gives the same episodes; engines draw different ones, except that those
+    - `env_id`: its name in the engine; for ALE that of the game (`pong`) or Gymnasium's (`ALE/Pong-v5`).
+    - `engine`: `gymnasium`, which is always installed; `envpool`, `ale` and `mujoco`, which are extras.
+    - `seed`: of the first lane. The same seed gives the same episodes; they differ between engines, except that those
         of `mujoco` are Gymnasium's.
-    - `autoreset`: how the engine goes about resetting. By default the way that wastes no steps, which envpool lacks
-        and which is `mujoco`'s only one.
-    - `workers`: processes to spread the lanes of `gymnasium` over, one for each core, say; 0 is this process alone.
-        The results are the same, and it pays from some dozens of lanes on. A name that was registered by this process
-        only is not known to them: write it as `module:id`, with the module that registers it. A script starts them
-        under `if __name__ == "__main__":`. A step that fails in one of them ends them all. For `mujoco`, threads; 0 is
-        one for each core.
-    - `options`: go to the engine as they are, such as `max_episode_steps` (Gymnasium, envpool, MuJoCo).
+    - `autoreset`: `same_step` or `next_step`. By default `same_step`, which wastes no steps, except for envpool, which
+        has `next_step` only; `mujoco` has `same_step` only.
+    - `workers`: processes for the lanes of `gymnasium`, such as one for each core; 0 is this process alone. The results
+        are the same, and it is faster from some dozens of lanes on. A name that was registered in this process has to
+        be written as `module:id`, with the module that registers it. A script starts workers under
+        `if __name__ == "__main__":`. A step that fails in one of them ends them all. For `mujoco`, threads; 0 is one
+        for each core.
+    - `options`: passed to the engine, such as `max_episode_steps` (Gymnasium, envpool, MuJoCo).
 
-    ALE's frames are prepared as it does by default (grey, 84 x 84, four stacked, each action repeated four times);
-    rewards are left as the game gives them. envpool calls a task that ends in the last step that the clock allows
-    truncated, not terminated; nothing in its answer tells the two apart.
+    ALE's frames are preprocessed by its defaults (grey, 84 x 84, four stacked, each action repeated four times), and
+    rewards are not clipped. In envpool, a terminal state at the time limit counts as truncated.
     """
     _check(engine, lanes, seed, autoreset, workers)
     same_step = autoreset != "next_step" and engine != "envpool"
@@ -164,20 +162,20 @@ def make_host(
         made = _in_workers(env_id, lanes, workers, mode, options)
     else:
         made = gymnasium_lanes(env_id, lanes, mode, options)
-    # envpool has its seed from the start, and its reset takes none.
+    # envpool is given its seed when it is made, and its reset takes none.
     return HostEnv(made, env_id, lanes, same_step, None if engine == "envpool" else seed)
 
 
 def _in_workers(env_id: str, lanes: int, workers: int, mode: str, options: dict[str, Any]) -> "WorkerPool":
     one = gymnasium_lanes(env_id, 1, mode, options)
-    _spaces(env_id, one)  # what is not suited is refused before a worker is started
+    _spaces(env_id, one)  # refuse unsupported spaces before a worker is started
     one.close()
     spaces = (one.single_observation_space, one.single_action_space)
     return WorkerPool(env_id, lanes, min(workers, lanes), mode, options, spaces)
 
 
 def _spaces(env_id: str, engine: Any) -> tuple[tuple[int, ...], np.dtype, HostActions]:
-    """Shape and type of the observations, and what one can do; the engine is closed if they are of no use."""
+    """Shape and type of the observations, and the actions; the engine is closed if they are not supported."""
     from gymnasium.spaces import Box
 
     seen = engine.single_observation_space
@@ -185,7 +183,7 @@ def _spaces(env_id: str, engine: Any) -> tuple[tuple[int, ...], np.dtype, HostAc
         actions = actions_of(env_id, engine.single_action_space)
         if not isinstance(seen, Box):
             remedy = "choose the engine gymnasium, or wrap it in a gymnasium.ObservationWrapper and register that"
-            raise unsuited(f"environment {env_id}, observations", seen, "numbers, as many in every step", remedy)
+            raise unsupported(f"environment {env_id}, observations", seen, "numbers, as many in every step", remedy)
     except SpaceError:
         engine.close()
         raise
@@ -210,12 +208,12 @@ def _check(engine: str, lanes: int, seed: int, autoreset: str | None, workers: i
         raise ConfigError(f"workers of {engine}", got=workers, expected=0, remedy=remedy)
 
 
-STEP, RESET, DONE = b"step", b"reset", b""  # an answer that is not DONE says what went wrong
-PATIENCE = 5.0  # seconds that a worker has for closing its environments
+STEP, RESET, DONE = b"step", b"reset", b""  # any answer but DONE is an error message
+TIMEOUT = 5.0  # seconds for a worker to close its environments
 
 
 class Lanes(NamedTuple):
-    """What parent and workers tell each other about every lane; a worker has views of its own lanes only."""
+    """Shared memory of parent and workers; a worker has views of its own lanes only."""
 
     obs: Any
     final_obs: Any  # the last observation of an episode, where one has just ended
@@ -223,14 +221,14 @@ class Lanes(NamedTuple):
     terminated: Any
     truncated: Any
     action: Any
-    resting: Any  # lanes that are to do nothing in a step
+    resting: Any  # lanes whose steps are skipped
 
 
 class WorkerPool:
-    """Lanes spread over worker processes, with the few things that `HostEnv` asks of an engine.
+    """Lanes of Gymnasium in worker processes: an engine for `HostEnv`.
 
-    Lane k is seeded as it would be in one process, so the results are the same to the last bit. The workers are
-    started afresh (JAX must not be forked): a script that makes them does so under ``if __name__ == "__main__":``.
+    Lane k is seeded as in one process, so that results are equal. Workers are spawned, as JAX must not be forked: a
+    script makes them under ``if __name__ == "__main__":``.
     """
 
     def __init__(self, env_id: str, lanes: int, workers: int, mode: str, options: dict[str, Any], spaces: Any) -> None:
@@ -242,7 +240,7 @@ class WorkerPool:
         self._lanes: Lanes | None = _views(memory, slice(None))
         self._pipes: list[Connection] = []
         self._processes: list[Any] = []
-        # Also when nobody calls close: at the end of the program, or of the last reference to this.
+        # Also without a call of close: at the end of the program, or of the last reference.
         self._end = weakref.finalize(self, _end, self._pipes, self._processes)
         try:
             for first, last in zip(self._bounds, self._bounds[1:], strict=False):
@@ -253,24 +251,24 @@ class WorkerPool:
             raise
 
     def reset(self, seed: int | None = None) -> tuple[np.ndarray, dict[str, Any]]:
-        """Begin an episode in every lane."""
+        """Start an episode in every lane."""
         lanes = self._open_lanes()
         self._order([RESET if seed is None else b"%s %d" % (RESET, seed + k) for k in self._bounds[:-1]])
         return lanes.obs, {}
 
     def step(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
-        """Take an action in every lane. What comes back is overwritten by the next step."""
+        """Take an action in every lane. The arrays returned are overwritten by the next step."""
         lanes = self._open_lanes()
         lanes.action[:] = actions
         self._order([STEP] * len(self._pipes))
         return lanes.obs, lanes.reward, lanes.terminated, lanes.truncated, {"final_obs": lanes.final_obs}
 
     def rest(self, resting: Bool[np.ndarray, " L"]) -> None:
-        """Lanes whose steps may be spared until they are reset; see `irleed.envs.engines.rest`."""
+        """Skip the steps of these lanes until they are reset; see `irleed.envs.engines.rest`."""
         self._open_lanes().resting[:] = resting
 
     def close(self) -> None:
-        """End the workers and let go of the memory."""
+        """End the workers and free the memory."""
         self._end()
         self._lanes = None
 
@@ -283,7 +281,7 @@ class WorkerPool:
         except Exception as error:
             raise ConfigError(
                 f"environment {env_id}, workers",
-                got=one_line(error),
+                got=error_line(error),
                 expected="processes that can be started",
                 remedy='give options that can be pickled, and start under if __name__ == "__main__":',
             ) from error
@@ -298,13 +296,13 @@ class WorkerPool:
         return self._lanes
 
     def _order(self, orders: list[bytes]) -> None:
-        """Every worker does what it is told."""
+        """Send every worker its order and wait for all answers."""
         try:
             for pipe, order in zip(self._pipes, orders, strict=True):
-                with contextlib.suppress(OSError):  # a worker that is gone is found out below
+                with contextlib.suppress(OSError):  # a worker that has died is found below
                     pipe.send_bytes(order)
             self._wait("every lane to do its step, or its reset", IrleedError)
-        except BaseException:  # an interrupt too: answers that nobody has read would be taken for those of a later step
+        except BaseException:  # an interrupt too: unread answers would be taken for those of a later step
             self.close()
             raise
 
@@ -313,7 +311,7 @@ class WorkerPool:
             try:
                 answer = pipe.recv_bytes()
             except (EOFError, OSError):
-                self._processes[k].join(PATIENCE)
+                self._processes[k].join(TIMEOUT)
                 got = f"a worker that ended by itself (exit code {self._processes[k].exitcode})"
             else:
                 if answer == DONE:
@@ -333,7 +331,7 @@ def _end(pipes: list[Connection], processes: list[Any]) -> None:
     for pipe in pipes:
         pipe.close()
     for process in processes:
-        process.join(PATIENCE)
+        process.join(TIMEOUT)
         if process.is_alive():
             process.kill()
             process.join()
@@ -341,7 +339,7 @@ def _end(pipes: list[Connection], processes: list[Any]) -> None:
 
 
 def _allocate(context: Any, lanes: int, seen: Any, done: Any) -> list[tuple[Any, str, tuple[int, ...]]]:
-    """Memory without a name: it is gone when the last process that sees it is, also if that was killed."""
+    """Anonymous shared memory: it is freed with the last process that uses it, also if that was killed."""
     obs = (observation_dtype(seen).str, (lanes, *seen.shape))
     action = (np.dtype(done.dtype).str, (lanes, *done.shape))
     flags = ("?", (lanes,))
@@ -356,7 +354,7 @@ def _views(memory: list[tuple[Any, str, tuple[int, ...]]], share: slice) -> Lane
 
 
 def _work(pipe: Connection, memory: Any, env_id: str, share: slice, mode: str, options: dict[str, Any]) -> None:
-    """A worker: steps its share of the lanes whenever it is told to, until the parent lets go of the pipe."""
+    """A worker: executes orders for its share of the lanes until the parent closes the pipe."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is for the parent, which ends the workers
     jax.config.update("jax_platforms", "cpu")  # an environment that uses JAX must not take the parent's accelerator
     lanes = _views(memory, share)
@@ -364,13 +362,13 @@ def _work(pipe: Connection, memory: Any, env_id: str, share: slice, mode: str, o
         engine = gymnasium_lanes(env_id, share.stop - share.start, mode, options)
         _answer(pipe, DONE)
         for order in _orders(pipe):
-            _obey(engine, order, lanes)
+            _execute(engine, order, lanes)
             _answer(pipe, DONE)
         engine.close()
     except Exception as error:  # an environment's own code runs here: it may raise anything
         cause = error.__cause__ if isinstance(error, ConfigError) and error.__cause__ else error
         at = traceback.extract_tb(cause.__traceback__)[-1]
-        _answer(pipe, f"{one_line(cause)} ({at.filename}, line {at.lineno})".encode())
+        _answer(pipe, f"{error_line(cause)} ({at.filename}, line {at.lineno})".encode())
 
 
 def _orders(pipe: Connection) -> Iterator[bytes]:
@@ -380,11 +378,11 @@ def _orders(pipe: Connection) -> Iterator[bytes]:
 
 
 def _answer(pipe: Connection, text: bytes) -> None:
-    with contextlib.suppress(OSError):  # nobody is there to hear it
+    with contextlib.suppress(OSError):  # the parent has closed the pipe
         pipe.send_bytes(text)
 
 
-def _obey(engine: Any, order: bytes, lanes: Lanes) -> None:
+def _execute(engine: Any, order: bytes, lanes: Lanes) -> None:
     if order != STEP:
         _, _, seed = order.partition(b" ")
         lanes.resting[:] = False

@@ -1,268 +1,13 @@
-"""Environments in pure JAX: CartPole, equal to Gymnasium's, and small probes whose soft values are known."""
+"""Environments in pure JAX: CartPole, equal to Gymnasium's CartPole-v1."""
 
 import math
-from collections.abc import Callable
-from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from irleed._typing import Array, Bool, Float, Int, Key
-from irleed.envs.step import AbstractEnv, Bounds
-
-LOG_2 = math.log(2)
-Table = tuple[tuple[float, ...], ...]  # by place and action
-
-
-class ProbeState(eqx.Module):
-    """Where one is, and how many steps the episode has had."""
-
-    place: Int[Array, ""]
-    elapsed: Int[Array, ""]
-
-
-class Probe(AbstractEnv[ProbeState]):
-    """A few numbered places, P, each known by the number that is seen there; made by the functions below.
-
-    All fields are static: a probe is a constant of the program that it is used in.
-    """
-
-    seen: tuple[float, ...] = eqx.field(static=True)  # in each place
-    starts: tuple[int, ...] = eqx.field(static=True)  # the places where episodes start, one as often as another
-    successor: tuple[tuple[int, ...], ...] = eqx.field(static=True)  # by place and action, as the next two
-    reward: Table = eqx.field(static=True)
-    ends: tuple[tuple[bool, ...], ...] = eqx.field(static=True)  # the task is over with this action
-    limit: int = eqx.field(static=True)
-    values: Callable[[float], Table] = eqx.field(static=True)
-
-    @property
-    def observations(self) -> Float[np.ndarray, "P 1"]:
-        """What is seen, place by place."""
-        return np.array(self.seen, np.float32)[:, None]
-
-    def soft_q(self, discount: float) -> Float[np.ndarray, "P A"]:
-        """The soft value of every action in every place, in closed form; places are in the order of `observations`."""
-        return np.array(self.values(discount), float)
-
-    @property
-    def observation_shape(self) -> tuple[int, ...]:
-        """See `AbstractEnv`."""
-        return (1,)
-
-    @property
-    def actions(self) -> int:
-        """See `AbstractEnv`."""
-        return len(self.reward[0])
-
-    @property
-    def horizon(self) -> int:
-        """See `AbstractEnv`."""
-        return self.limit
-
-    def reset(self, key: Key) -> ProbeState:
-        """See `AbstractEnv.reset`."""
-        drawn = jax.random.randint(key, (), 0, len(self.starts))
-        return ProbeState(place=jnp.asarray(self.starts, jnp.int32)[drawn], elapsed=jnp.zeros((), jnp.int32))
-
-    def observe(self, state: ProbeState) -> Float[Array, "1"]:
-        """See `AbstractEnv.observe`."""
-        return jnp.asarray(self.observations)[state.place]
-
-    def advance(
-        self, key: Key, state: ProbeState, action: Int[Array, ""]
-    ) -> tuple[ProbeState, Float[Array, ""], Bool[Array, ""], Bool[Array, ""]]:
-        """See `AbstractEnv.advance`. Nothing is drawn: the key is not used."""
-        at = state.place, action
-        successor, ends = jnp.asarray(self.successor, jnp.int32)[at], jnp.asarray(self.ends)[at]
-        reward = jnp.asarray(self.reward, jnp.float32)[at]
-        elapsed = state.elapsed + 1
-        return ProbeState(place=successor, elapsed=elapsed), reward, ends, (elapsed >= self.limit) & ~ends
-
-
-def constant() -> Probe:
-    r"""One place, one step, reward 1 whatever one does: $Q = 1$. Catches a value that goes on after the end."""
-    reward = ((1.0, 1.0),)
-    return Probe((0.0,), (0,), ((0, 0),), reward, ((True, True),), 1, lambda discount: reward)
-
-
-def choice() -> Probe:
-    r"""One place, one step, reward 0 or 1 by the action: $Q(a) = a$. Catches actions that are mixed up."""
-    reward = ((0.0, 1.0),)
-    return Probe((0.0,), (0,), ((0, 0),), reward, ((True, True),), 1, lambda discount: reward)
-
-
-def context() -> Probe:
-    r"""Two places, one step; where -1 is seen action 0 gives 1, where 1 is seen action 1 does, and 0 otherwise.
-
-    $Q(-1, \cdot) = (1, 0)$ and $Q(1, \cdot) = (0, 1)$. Catches a network that does not see its input.
-    """
-    reward = ((1.0, 0.0), (0.0, 1.0))
-    return Probe((-1.0, 1.0), (0, 1), ((0, 0), (1, 1)), reward, ((True, True),) * 2, 1, lambda discount: reward)
-
-
-def delay() -> Probe:
-    r"""The first action leads from 0 to -1 or to 1; the second, whatever it is, gives 0 at -1 and 1 at 1, and ends it.
-
-    $Q(-1, \cdot) = 0$, $Q(1, \cdot) = 1$, $Q(0, a) = \gamma (a + \log 2)$. Catches discounts and successors gone wrong.
-    """
-    return Probe(
-        seen=(0.0, -1.0, 1.0),
-        starts=(0,),
-        successor=((1, 2), (1, 1), (2, 2)),
-        reward=((0.0, 0.0), (0.0, 0.0), (1.0, 1.0)),
-        ends=((False, False), (True, True), (True, True)),
-        limit=2,
-        values=lambda discount: ((discount * LOG_2, discount * (1 + LOG_2)), (0.0, 0.0), (1.0, 1.0)),
-    )
-
-
-def endless() -> Probe:
-    r"""From 0 to 1 for nothing, then at 1 for ever, reward 1 a step; nothing ends, but after two steps the clock stops.
-
-    $V(1) = (1 + \log 2) / (1 - \gamma)$, $Q(1, \cdot) = 1 + \gamma V(1)$, $Q(0, \cdot) = \gamma V(1)$. Catches a
-    truncation that is taken for an end, and one that is followed into the next episode: there one sees 0 again.
-    """
-
-    def values(discount: float) -> Table:
-        ahead = discount * (1 + LOG_2) / (1 - discount)
-        return ((ahead, ahead), (1 + ahead, 1 + ahead))
-
-    return Probe(
-        seen=(0.0, 1.0),
-        starts=(0,),
-        successor=((1, 1), (1, 1)),
-        reward=((0.0, 0.0), (1.0, 1.0)),
-        ends=((False, False), (False, False)),
-        limit=2,
-        values=values,
-    )
-
-
-PROBES = (constant, choice, context, delay, endless)
-
-NODES = 200  # of the quadrature: ten digits for temperatures down to 0.01
-
-
-class ContinuousProbeState(eqx.Module):
-    """The number that is seen, and how many steps the episode has had."""
-
-    place: Float[Array, ""]
-    elapsed: Int[Array, ""]
-
-
-class ContinuousProbe(AbstractEnv[ContinuousProbeState]):
-    """One number to see and one to choose; the last step alone has a reward; made by the functions below.
-
-    Where there are several steps, an action leads to the place of the same number, and the number of steps taken is
-    seen beside it. All fields are static: a probe is a constant of the program that it is used in.
-    """
-
-    reward: Callable[[Any, Any], Any] = eqx.field(static=True)  # of place and action, in NumPy's arrays or JAX's
-    starts: tuple[float, float] = eqx.field(static=True)  # places where episodes start, uniformly between the two
-    bound: float = eqx.field(static=True)  # actions go from its negative to it
-    steps: int = eqx.field(static=True)
-
-    def soft_q(
-        self, obs: Float[np.ndarray, "*N O"], action: Float[np.ndarray, "*N 1"], temperature: float, discount: float
-    ) -> Float[np.ndarray, "*N"]:
-        """The soft value of actions; in the last step, their reward."""
-        q = np.asarray(self.reward(obs[..., 0].astype(float), action[..., 0].astype(float)))
-        earlier = self._elapsed(obs) < self.steps - 1
-        if earlier.any():
-            following = np.stack([action[earlier, 0], self._elapsed(obs)[earlier] + 1], -1)
-            q[earlier] = discount * self.soft_value(following, temperature, discount)
-        return q
-
-    def soft_value(
-        self, obs: Float[np.ndarray, "*N O"], temperature: float, discount: float
-    ) -> Float[np.ndarray, "*N"]:
-        """The soft value of what is seen, by quadrature over the actions."""
-        nodes, weights = np.polynomial.legendre.leggauss(NODES)
-        seen = np.broadcast_to(obs[..., None, :], (*obs.shape[:-1], NODES, obs.shape[-1]))
-        action = np.broadcast_to(self.bound * nodes[:, None], (*seen.shape[:-1], 1))
-        q = self.soft_q(seen, action, temperature, discount) / temperature
-        return np.asarray(temperature * np.logaddexp.reduce(q + np.log(self.bound * weights), -1))
-
-    def log_density(
-        self, obs: Float[np.ndarray, "*N O"], action: Float[np.ndarray, "*N 1"], temperature: float, discount: float
-    ) -> Float[np.ndarray, "*N"]:
-        """Of actions under the soft-optimal policy; they are taken to be within the bounds."""
-        q, value = self.soft_q(obs, action, temperature, discount), self.soft_value(obs, temperature, discount)
-        return np.asarray((q - value) / temperature)
-
-    @property
-    def observation_shape(self) -> tuple[int, ...]:
-        """See `AbstractEnv`."""
-        return (1,) if self.steps == 1 else (2,)
-
-    @property
-    def actions(self) -> Bounds:
-        """See `AbstractEnv`."""
-        high = np.array([self.bound], np.float32)
-        return Bounds(low=-high, high=high)
-
-    @property
-    def horizon(self) -> int:
-        """See `AbstractEnv`."""
-        return self.steps
-
-    def reset(self, key: Key) -> ContinuousProbeState:
-        """See `AbstractEnv.reset`."""
-        low, high = self.starts
-        place = jax.random.uniform(key, (), jnp.float32, low, high)
-        return ContinuousProbeState(place=place, elapsed=jnp.zeros((), jnp.int32))
-
-    def observe(self, state: ContinuousProbeState) -> Float[Array, " O"]:
-        """See `AbstractEnv.observe`."""
-        seen = jnp.stack([state.place, state.elapsed.astype(jnp.float32)])
-        return seen[: self.observation_shape[0]]
-
-    def advance(
-        self, key: Key, state: ContinuousProbeState, action: Float[Array, "1"]
-    ) -> tuple[ContinuousProbeState, Float[Array, ""], Bool[Array, ""], Bool[Array, ""]]:
-        """See `AbstractEnv.advance`. Nothing is drawn: the key is not used."""
-        chosen, elapsed = jnp.asarray(action[0], jnp.float32), state.elapsed + 1
-        ends = elapsed >= self.steps
-        reward = jnp.where(ends, self.reward(state.place, chosen), jnp.zeros((), jnp.float32))
-        successor = ContinuousProbeState(place=jnp.where(ends, state.place, chosen), elapsed=elapsed)
-        return successor, reward, ends, jnp.zeros((), bool)
-
-    def _elapsed(self, obs: np.ndarray) -> np.ndarray:
-        return np.zeros(obs.shape[:-1]) if self.steps == 1 else np.asarray(obs[..., 1], float)
-
-
-def target() -> ContinuousProbe:
-    r"""One place, one step, actions from -1 to 1: $Q(a) = -(a - 0.3)^2$. Catches a policy that does not settle.
-
-    The soft-optimal one is the normal one of mean 0.3 and variance $T / 2$ within the bounds.
-    """
-    return ContinuousProbe(lambda place, action: -((action - 0.3) ** 2), (0.0, 0.0), 1.0, 1)
-
-
-def tracking() -> ContinuousProbe:
-    r"""Places from -1 to 1, one step, actions from -2 to 2: $Q(s, a) = -(a - s / 2)^2$.
-
-    Catches a policy that does not see its input, and bounds that are taken for -1 and 1.
-    """
-    return ContinuousProbe(lambda place, action: -((action - 0.5 * place) ** 2), (-1.0, 1.0), 2.0, 1)
-
-
-def continuous_delay() -> ContinuousProbe:
-    r"""The first action is the place of the second, which gives $-(a - s / 2)^2 - (s + 0.4)^2$ and ends it.
-
-    As good as any are $a = -0.4$ and then $-0.2$; $Q(0, a) = \gamma V(a)$. Catches values that do not reach back.
-    """
-
-    def reward(place: Any, action: Any) -> Any:
-        return -((action - 0.5 * place) ** 2) - (place + 0.4) ** 2
-
-    return ContinuousProbe(reward, (0.0, 0.0), 1.0, 2)
-
-
-CONTINUOUS_PROBES = (target, tracking, continuous_delay)
-
+from irleed.envs.step import AbstractEnv
 
 GRAVITY = 9.8
 POLE_MASS = 0.1
@@ -272,11 +17,11 @@ PUSH = 10.0  # force on the cart, to either side
 SECONDS = 0.02  # from one step to the next
 FARTHEST = 2.4  # position at which the cart leaves the track
 STEEPEST = math.radians(12)  # angle at which the pole counts as fallen
-START = 0.05  # every coordinate of a first state is within this
+START = 0.05  # bound of every coordinate of a first state
 
 
 class CartPoleState(eqx.Module):
-    """Position, velocity, angle and angular velocity; and how many steps the episode has had."""
+    """Position, velocity, angle and angular velocity, and the steps of the episode so far."""
 
     motion: Float[Array, "4"]
     elapsed: Int[Array, ""]
@@ -288,42 +33,36 @@ class CartPole(AbstractEnv[CartPoleState]):
     Equations, integration (explicit Euler), limits and first states are those of Gymnasium's CartPole-v1, which
     computes in double precision; here a state has JAX's default type. Observations are in single precision in both.
 
-    One step from the same state agrees to 1e-6, with 64-bit types enabled to 1e-14. A pole is unstable: whatever
-    rounding adds grows by 8 % in every step, so that two programs that are given the same actions, and never look at
-    each other, must part in the end. With 64-bit types they show equal observations for more than 100 steps and agree
-    to 1e-5 for 300; in single precision they agree to 1e-5 for 60 steps.
+    One step from the same state agrees to 1e-6, with 64-bit types enabled to 1e-14. The pole is unstable:
+    rounding errors grow by 8 % in every step, so that trajectories of the same actions diverge in the end. With 64-bit
+    types observations are equal for more than 100 steps and agree to 1e-5 for 300; in single precision they agree to
+    1e-5 for 60 steps.
     """
 
     limit: int = eqx.field(static=True, default=500)
 
     @property
     def observation_shape(self) -> tuple[int, ...]:
-        """See `AbstractEnv`."""
         return (4,)
 
     @property
     def actions(self) -> int:
-        """See `AbstractEnv`."""
         return 2
 
     @property
     def horizon(self) -> int:
-        """See `AbstractEnv`."""
         return self.limit
 
     def reset(self, key: Key) -> CartPoleState:
-        """See `AbstractEnv.reset`."""
         motion = jax.random.uniform(key, (4,), float, -START, START)
         return CartPoleState(motion=motion, elapsed=jnp.zeros((), jnp.int32))
 
     def observe(self, state: CartPoleState) -> Float[Array, "4"]:
-        """See `AbstractEnv.observe`."""
         return state.motion.astype(jnp.float32)
 
     def advance(
         self, key: Key, state: CartPoleState, action: Int[Array, ""]
     ) -> tuple[CartPoleState, Float[Array, ""], Bool[Array, ""], Bool[Array, ""]]:
-        """See `AbstractEnv.advance`. Nothing is drawn: the key is not used."""
         motion = state.motion + SECONDS * _rates(state.motion, action)
         elapsed = state.elapsed + 1
         terminated = (jnp.abs(motion[0]) > FARTHEST) | (jnp.abs(motion[2]) > STEEPEST)

@@ -16,7 +16,7 @@ RESULTS = "results.json"
 VERSION = 2  # in version 1, the interval of a row with a relative return was that of the relative return
 RETURN = "return"
 DEMONSTRATED = "demonstrators"  # the method of rows that are about these themselves
-# What methods are called, by the names that the command line knows them by.
+# Names for tables, by the names on the command line.
 METHODS = {
     "irleed": "IRLEED", "maxent": "maximum-entropy IRL", "iq": "IQ-Learn", "ileed": "ILEED", "bc": "cloning",
     "sqil": "SQIL", "trivial": "trivial:", "score": "score",
@@ -25,7 +25,7 @@ VARIANTS = {"best": " of the best third", "online": " online", "failure": ", fai
 
 
 def method_name(method: str) -> str:
-    """A method as tables call it: `irleed_failure_online` is IRLEED online, failure."""
+    """A method as tables show it: `irleed_failure_online` is IRLEED online, failure."""
     first, *rest = method.split("_")
     known = [VARIANTS[part] for part in VARIANTS if part in rest]
     return METHODS.get(first, first) + "".join([*known, *(f" {part}" for part in rest if part not in VARIANTS)])
@@ -33,7 +33,7 @@ def method_name(method: str) -> str:
 
 @dataclass(frozen=True)
 class Row:
-    """What one method got in one setting: the mean return over seeds, and how well it is known."""
+    """The result of one method in one setting: the mean return over seeds, with its interval."""
 
     setting: Mapping[str, str | float]
     method: str
@@ -42,7 +42,7 @@ class Row:
     ci_low: float | None = None  # the 95 % interval of the mean
     ci_high: float | None = None
     seeds: int | None = None
-    evaluation: str | None = None  # greedy or sampled actions, or the policy that users get; None: of no policy
+    evaluation: str | None = None  # greedy or sampled actions, or the policy for users; None without a policy
     estimator: str | None = None  # of the gridworld, map or published; of people, what is compared with their scores
     best: float | None = None  # of demonstrators: mean return of the best of each data set
     relative: float | None = None  # mean return over that of the best demonstrator
@@ -52,36 +52,36 @@ class Row:
 
     @property
     def learnt(self) -> bool:
-        """Whether it is about a method, not about the demonstrators."""
+        """Whether the row is about a method, not about the demonstrators."""
         return self.method != DEMONSTRATED
 
     @property
     def name(self) -> str:
-        """Of method and estimator."""
+        """Name of method and estimator."""
         return method_name(self.method) + (f" {self.estimator}" if self.estimator else "")
 
 
 @dataclass(frozen=True)
 class Results:
-    """An experiment's settings, a row for each setting and method, what they amount to, and the paper's figures."""
+    """Settings of an experiment, a row for each setting and method, a summary, and the paper's figures."""
 
     experiment: str
     config: Mapping[str, Any]
     rows: tuple[Row, ...]
     summary: Mapping[str, Any]
     paper: Mapping[str, Any]
-    seconds: float | None  # None: not known
+    seconds: float | None  # None: unknown
     device: str
     seconds_by_part: Mapping[str, float] = field(default_factory=dict)
     curves: Mapping[str, Any] = field(default_factory=dict)  # mean return at each evaluation, by method and setting
     warnings: tuple[str, ...] = ()
-    measure: str = RETURN  # what the means of the rows are
+    measure: str = RETURN  # the measure that the rows have the mean of
 
     @classmethod
     def of(
         cls, experiment: str, config: Any, rows: list[Row], seconds: Mapping[str, float], **others: Any
     ) -> "Results":
-        """Those of a run that has just ended on this machine; seconds are given by part."""
+        """Results of a run that has just ended on this machine, with seconds by part."""
         settings = {each.name: getattr(config, each.name) for each in fields(config)}
         return cls(
             experiment=experiment,
@@ -94,7 +94,7 @@ class Results:
         )
 
     def write(self, folder: Path) -> None:
-        """Write results.json; last of all files, so that where it is, all is."""
+        """Write results.json; to be written last, so that a folder with it is complete."""
         rows = [{name: value for name, value in asdict(row).items() if value is not None} for row in self.rows]
         optional = {name: value for name in ("seconds_by_part", "curves", "warnings") if (value := getattr(self, name))}
         head = {"version": VERSION, "experiment": self.experiment, "config": self.config, "rows": rows}
@@ -160,7 +160,7 @@ NUMBERS = ("spearman", "low", "high", "partial", "partial_low", "partial_high")
 
 @dataclass(frozen=True)
 class Agreement:
-    """How the order of people by one number agrees with their order by score; None where that is not defined."""
+    """Rank correlation of one number with the score over people; None where it is not defined."""
 
     name: str
     trivial: bool  # computed from the data alone, without a fit
@@ -174,7 +174,7 @@ class Agreement:
     reason: str | None = None  # why there is no correlation
 
     def plain(self) -> dict[str, Any]:
-        """As a dictionary without what is None, for JSON."""
+        """A dictionary for JSON, without fields that are None."""
         return {name: value for name, value in asdict(self).items() if value is not None}
 
 
@@ -189,7 +189,7 @@ class Validation:
     - `values`: the estimates of each, by their names.
     - `estimates`, `trivial`: rank correlations with the score, the partial ones given `given`.
     - `episodes`: those of the skill in each episode with scores of episodes.
-    - `said`: whether the expertise adds anything to the best trivial statistic, in a sentence.
+    - `said`: a sentence on whether the expertise adds anything to the best trivial statistic.
     - `notes`: what to know before the figures are used.
     """
 
@@ -205,7 +205,7 @@ class Validation:
     notes: tuple[str, ...] = ()
 
     def plain(self) -> dict[str, Any]:
-        """For JSON."""
+        """A dictionary for JSON."""
         agreements = ("estimates", "trivial", "episodes")
         return asdict(self) | {name: [each.plain() for each in getattr(self, name)] for name in agreements}
 
@@ -224,7 +224,7 @@ class Validation:
         return table
 
     def write(self, folder: Path, run: Path | None) -> None:
-        """Write validation.json, with the checksum of the answer that it is about, if that is in a folder."""
+        """Write validation.json, with the checksum of the fit that it is about, if that has a folder."""
         answer = None if run is None else file_digest(run / ANSWER)
         head = {"format": "irleed-validation", "version": VALIDATION_VERSION, "answer": answer}
         write_signed(folder / VALIDATION, {**head, **self.plain()})
@@ -238,7 +238,7 @@ def cell(value: float | None, low: float | None, high: float | None) -> str:
 
 
 def read_validation(folder: Path) -> Validation | None:
-    """What validation.json in a run's folder says; None without one, or if the run has been fitted again since."""
+    """validation.json in the folder of a run; None without one, or if the run has been fitted again since."""
     path = folder / VALIDATION
     if not path.exists():
         return None

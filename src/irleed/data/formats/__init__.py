@@ -1,4 +1,4 @@
-"""Readers of other programs' files, one module each; here what they share: options, files in folders, refusals."""
+"""Readers of other programs' files, one module each. What they share is here: options, files in folders, errors."""
 
 import dataclasses
 import importlib
@@ -20,13 +20,13 @@ from irleed.errors import ConfigError, DataError
 
 @dataclasses.dataclass(frozen=True)
 class ReadOptions:
-    """How to read demonstrations where their file leaves that open."""
+    """How to read demonstrations where their file leaves a choice."""
 
     demonstrator: str = "data"
-    """Who acted: data, what the file says, or one if it says nothing; episode, every episode its own; anything else is
-    the name of a column, an attribute or a piece of metadata that says it."""
+    """The demonstrators: data, as in the file, or one if it names none; episode, one for each episode; else the name of
+    a column, an attribute or a metadata entry."""
     obs: tuple[str, ...] = ()
-    """Names of the observations to take, one after the other; by default all that are vectors or numbers."""
+    """Names of the observations to use, concatenated; by default all that are vectors or numbers."""
     action: str | None = None
     """Name of the actions, where there are several."""
     expansion: float = EXPANSION
@@ -40,11 +40,11 @@ class ReadOptions:
 
     @property
     def named(self) -> str | None:
-        """The column, attribute or metadata to look demonstrators up in, if one was named."""
+        """The column, attribute or metadata entry with the demonstrators, if one was named."""
         return None if self.demonstrator in ("data", "episode") else self.demonstrator
 
     def budget(self) -> Budget:
-        """Of the memory that what is read may take."""
+        """The budget of memory for one read."""
         return Budget(self.expansion)
 
 
@@ -53,19 +53,17 @@ class Format:
     """A kind of file or folder."""
 
     name: str  # in words
-    recognises: Callable[[Path], bool]  # by its content, in no time, and without raising
-    read: Callable[
-        [Path, ReadOptions], Demonstrations
-    ]  # with every episode's demonstrator as `ReadOptions` says, or ``data``
+    recognises: Callable[[Path], bool]  # by content, fast, without raising
+    read: Callable[[Path, ReadOptions], Demonstrations]  # ``episode`` in `ReadOptions` counts as ``data``
 
 
 def refuse(where: str | Path, got: object, expected: object, remedy: str) -> NoReturn:
-    """Raise the one line that says what is wrong with a file."""
+    """Raise a `DataError` about a file."""
     raise DataError(printable(where), got=got, expected=expected, remedy=remedy)
 
 
 def library(name: str, extra: str) -> Any:
-    """A library that reads a format, or one line on how to get it."""
+    """An optional library, or an error that names the extra."""
     try:
         return importlib.import_module(name)
     except ImportError:
@@ -76,9 +74,9 @@ def library(name: str, extra: str) -> Any:
 def joined(
     parts: Mapping[str, Shaped[np.ndarray | LazyRows, "R ..."]], wanted: tuple[str, ...], where: str | Path
 ) -> Any:
-    """Observations by name as one array, lazy if they are: one alone as it is, several as vectors side by side.
+    """Named observations as one array: a single one as it is, several as concatenated vectors; lazy if any are.
 
-    Without `wanted`, those of at most one axis besides the first, in the order of their names.
+    Without `wanted`, all of at most one axis besides the first, by name.
     """
     missing = [name for name in wanted if name not in parts]
     if missing or not parts:
@@ -101,13 +99,10 @@ LARGEST_JSON = 1 << 25  # bytes: a description of a data set takes kilobytes; pa
 
 
 def inside(folder: Path, path: Path) -> Path:
-    """The path; refused if a symbolic link in it leads out of the folder, or to itself.
-
-    The folder may be a link itself: that is what the user named.
-    """
+    """The path; refused if a symbolic link in it leads out of the folder, or to itself. The folder may be a link."""
     try:
         there = path.resolve().is_relative_to(folder.resolve())
-    except (OSError, RuntimeError):  # links that lead to each other
+    except (OSError, RuntimeError):  # circular links
         there = False
     if not there:
         refuse(path, "a link that leads out of its folder", f"files in {printable(folder)}", "copy what it leads to")
@@ -126,7 +121,7 @@ def regular(folder: Path, path: Path) -> Path:
 
 
 def read_json(folder: Path, path: Path) -> Any:
-    """What a JSON file of a folder holds. Raises the errors of reading and parsing, and refuses as `regular` does."""
+    """The content of a JSON file in a folder. Raises errors of reading and parsing, and refuses as `regular` does."""
     if regular(folder, path).stat().st_size > LARGEST_JSON:
         refuse(path, f"{path.stat().st_size:,} bytes", f"at most {LARGEST_JSON:,}", "check that it is the right file")
     return json.loads(path.read_bytes())

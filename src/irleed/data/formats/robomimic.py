@@ -27,20 +27,20 @@ from irleed.errors import ConfigError, DataError
 DEMO = re.compile(r"demo_([0-9]+)")
 OPERATOR = re.compile(r"[A-Za-z]+_operator_[0-9]+")
 SKILL = re.compile(r"better|okay|worse")
-LOOKED_AT = 4  # next observations of a demonstration in a large file that are compared with those they should be
+LOOKED_AT = 4  # next observations of a demonstration that are checked in a large file
 SPLIT = re.compile(r"(.*_)?(train|valid)")
 
 
 def demo_names(path: Path) -> tuple[str, ...]:
-    """The demonstrations of a file, by number: the order in which they are read."""
+    """The demonstrations of a file, in the order in which they are read."""
     with hdf5.opened(path, Budget()) as file:
         return tuple(_demos(file))
 
 
 def write_masks(source: Path, out: Path, masks: Mapping[str, Sequence[str]]) -> None:
-    """Copy a file to `out` and add masks, each a list of names of demonstrations; `source` stays as it is.
+    """Copy the file `source` to `out` and add masks, each a list of names of demonstrations.
 
-    Nobody ever sees half a file at `out`, and nothing that is there already is written over.
+    `out` is written atomically, and must not exist.
     """
     if os.path.lexists(out):
         refuse(out, "a file that exists", "a new name", "choose another, or remove it")
@@ -113,7 +113,7 @@ def _group(demo: Group, name: str) -> Group:
 
 
 def _layout(there: Mapping[str, Values], reading: ReadOptions) -> dict[str, tuple[int, ...]]:
-    """The observations to take, and the shape of each."""
+    """The chosen observations, and the shape of each."""
     chosen = reading.obs or sorted(name for name, entry in there.items() if entry.ndim <= 2)
     return {name: there[name].shape[1:] if name in there else () for name in chosen}
 
@@ -126,7 +126,7 @@ def _episode(
     owner: str,
     again: hdf5.Reopened,
 ) -> Episode:
-    """One demonstration; without next observations, it is short of its last action."""
+    """One demonstration; without next observations, its last action is left out."""
     name, where = reading.action or "actions", hdf5.place(demo)
     action, done = hdf5.numbers(demo, name), hdf5.flags(demo, "dones")
     obs = hdf5.observations(_group(demo, "obs"), chosen, there, again)
@@ -135,9 +135,9 @@ def _episode(
         reward = hdf5.column(hdf5.numbers(demo, "rewards"), f"{where}/rewards")
     steps = {name: action, "dones": done, "obs": obs} | ({} if reward is None else {"rewards": reward})
     length = hdf5.same_length(steps, where)
-    said = demo.attribute("num_samples")
-    if said is not None and (np.size(said) != 1 or said != length):
-        refuse(where, f"{length} steps", f"num_samples {printable(str(said)[:80])}", "write the file again")
+    samples = demo.attribute("num_samples")
+    if samples is not None and (np.size(samples) != 1 or samples != length):
+        refuse(where, f"{length} steps", f"num_samples {printable(str(samples)[:80])}", "write the file again")
     if "next_obs" in demo:
         following = _group(demo, "next_obs")
         later = hdf5.observations(following, chosen, dict(following.walk()), again)
@@ -150,7 +150,7 @@ def _episode(
 
 
 def _owners(path: Path, file: Group, demos: tuple[str, ...], reading: ReadOptions) -> dict[str, str]:
-    """Who gave each demonstration."""
+    """The demonstrator of each demonstration."""
     there, named = _masks(file), reading.named
     if named is None:
         for kind in (OPERATOR, SKILL):
@@ -185,7 +185,7 @@ def _holders(file: Group, masks: tuple[str, ...], demos: tuple[str, ...]) -> dic
     holders: dict[str, list[str]] = {demo: [] for demo in demos}
     for mask in masks:
         where, values = hdf5.place(file, f"mask/{mask}"), hdf5.sound(file, f"mask/{mask}")
-        values.visit.budget.take(where, OBJECT * math.prod(values.shape))  # a name is looked up as a text of its own
+        values.visit.budget.take(where, OBJECT * math.prod(values.shape))  # of the names as Python texts
         for demo in hdf5.column(values.read(), where):
             holders.get(hdf5.text(demo, where), []).append(mask)
     return holders
@@ -215,7 +215,7 @@ FORMAT = Format(name="robomimic HDF5", recognises=_recognises, read=_read)
 
 
 NEEDED = ("observations", "actions", "terminals")
-D4RL_LOOKED_AT = 256  # next observations of a large file that are compared with those they should be
+D4RL_LOOKED_AT = 256  # next observations that are checked in a large file
 
 
 def _read_d4rl(path: Path, reading: ReadOptions) -> Demonstrations:
@@ -254,7 +254,7 @@ def _check_names(file: Group, action: str) -> None:
 def _d4rl_owners(
     path: Path, file: Group, named: str | None, there: dict[str, Values], last: Int[np.ndarray, " E"]
 ) -> list[str]:
-    """Who acted in each episode, from a dataset that does not change within one."""
+    """The demonstrator of each episode, from a dataset that is constant within episodes."""
     if named is None:
         return [path.stem] * len(last)
     if named not in there:
@@ -278,7 +278,7 @@ def _d4rl_episodes(
     last: np.ndarray,
     owner: list[str],
 ) -> list[Episode]:
-    """Cut the columns after the `last` steps; without `final` observations, episodes are short of their last action."""
+    """Cut the columns after the `last` steps; without `final` observations, last actions are left out."""
     episodes = []
     for start, end, name in zip(np.append(0, last[:-1] + 1), last + 1, owner, strict=True):
         seen = part(obs, start, end)

@@ -1,20 +1,6 @@
 """Finite MDPs from `.npz` files, gridworlds, and Gymnasium's tabular environments (FrozenLake, CliffWalking, Taxi).
 
-Arrays of a file:
-
-| array | shape | |
-|---|---|---|
-| `format`, `version` | scalars | `"irleed-mdp"` and 1 |
-| `state`, `action`, `successor`, `probability` | `[M]` each | the transitions, one entry each; or instead: |
-| `transitions` | `[S, A, S]` | the same as a dense table `P[s, a, s']` |
-| `initial` | `[S]` | where episodes start |
-| `discount` | scalar | in (0, 1) |
-| `terminal` | `[S]`, boolean | optional: where episodes end |
-| `features` | `[S, F]` or `[S, A, F]` | optional: what rewards are made of; default: one indicator a state |
-| `reward` | `[S]` or `[S, A]` | optional: the true reward, if known |
-| `actions` | scalar | optional: how many actions, where not all occur |
-| `shape` | `[2]` | optional: rows and columns, if states are the cells of a grid, to draw them as a map |
-
+The arrays of a file are listed in `docs/data.md`.
 `numpy.savez(path, format="irleed-mdp", version=1, transitions=P, initial=start, discount=0.9)` writes one by hand.
 """
 
@@ -45,11 +31,11 @@ KINDS = {"terminal": ("b", "boolean"), "actions": ("iu", "whole number"), "shape
 def load_mdp(path: str | os.PathLike[str], expansion: float = EXPANSION) -> tuple[FiniteMDP, tuple[int, int] | None]:
     """Read an MDP, and the rows and columns of its grid if it has one.
 
-    More than `expansion` times the size of the file is refused before it is decompressed, see `ReadOptions`.
+    Files that take more than `expansion` times their size in memory are refused, see `ReadOptions`.
     """
     budget, where = Budget(expansion), printable(path)
     arrays = read_npz(path, LAYOUT, budget)
-    budget.take(where, sum(8 * array.size - array.nbytes for array in arrays.values()))  # once in double precision
+    budget.take(where, sum(8 * array.size - array.nbytes for array in arrays.values()))  # in double precision
     _check_kinds(where, arrays)
     settings = {name: arrays.get(name) for name in ("initial", "terminal", "features", "reward")}
     settings |= {"discount": float(arrays["discount"]), "where": where}
@@ -62,7 +48,7 @@ def load_mdp(path: str | os.PathLike[str], expansion: float = EXPANSION) -> tupl
 
 
 def save_mdp(mdp: FiniteMDP, path: str | os.PathLike[str], shape: tuple[int, int] | None = None) -> None:
-    """Write an MDP; `shape` is the rows and columns of a gridworld. The file appears whole or not at all."""
+    """Write an MDP; `shape` is the rows and columns of a gridworld. The file is written atomically."""
     arrays = dict(zip(LISTED, mdp.transitions(), strict=True))
     names = ("initial", "terminal", "discount", "features", "reward", "actions")
     arrays |= {name: getattr(mdp, name) for name in names}
@@ -70,7 +56,7 @@ def save_mdp(mdp: FiniteMDP, path: str | os.PathLike[str], shape: tuple[int, int
 
 
 def _check_kinds(where: str, arrays: dict[str, np.ndarray]) -> None:
-    """That transitions are given in one of the two ways, and that arrays hold numbers."""
+    """Transitions are given in one of the two ways, and arrays hold numbers."""
     given = [name for name in (*LISTED, "actions", "transitions") if name in arrays]
     if given not in (list(LISTED), [*LISTED, "actions"], ["transitions"]):
         got = f"the dynamics as {', '.join(given) or 'nothing'}"
@@ -207,10 +193,10 @@ FAMILIAR = ("FrozenLake", "CliffWalking", "Taxi")
 
 
 def from_gymnasium(env_id: str, discount: float, **make_kwargs: Any) -> FiniteMDP:
-    """Read a Gymnasium environment that lists its own transitions, as ``P[s][a] = [(p, s', reward, terminated), ...]``.
+    """The MDP of a Gymnasium environment with a table ``P[s][a] = [(p, s', reward, terminated), ...]``.
 
-    Further arguments go to `gymnasium.make`. The reward of a state and action is the expected one; what Gymnasium lists
-    for terminal states is kept, but no planner looks at it. A time limit is no part of the MDP.
+    Further arguments go to `gymnasium.make`. The reward of a state and action is the expected one; transitions from
+    terminal states are kept, but no planner uses them. A time limit is not part of the MDP.
     """
     env = _make(env_id, make_kwargs)
     try:
@@ -244,17 +230,17 @@ def _make(env_id: str, make_kwargs: dict[str, Any]) -> Any:
 
 
 def _sizes(env_id: str, env: Any) -> tuple[int, int]:
-    """How many states and actions there are."""
+    """Numbers of states and actions."""
     states, actions = getattr(env.observation_space, "n", None), getattr(env.action_space, "n", None)
     if not hasattr(env, "P") or states is None or actions is None:
         raise _unsuited(env_id, f"spaces {env.observation_space} and {env.action_space}, {_has(env, 'P')}")
     if getattr(env, "fickle_passenger", False):
-        raise _unsuited(env_id, "a fickle passenger, whose change of mind is not in P")
+        raise _unsuited(env_id, "a fickle passenger, which is not in P")
     return int(states), int(actions)
 
 
 def _transitions(env_id: str, env: Any, states: int, actions: int) -> list[np.ndarray]:
-    """State, action, successor, probability, reward, terminated; one entry each for what can happen."""
+    """State, action, successor, probability, reward, terminated of every possible transition."""
     try:
         entries = [
             (s, a, successor, probability, reward, ended)
@@ -284,7 +270,7 @@ def _initial(env_id: str, env: Any, states: int) -> np.ndarray:
 def _terminal(
     env_id: str, initial: np.ndarray, state: np.ndarray, successor: np.ndarray, ended: np.ndarray
 ) -> np.ndarray:
-    """States where episodes end. Taxi lists moves that no episode can make: only those that one can make count."""
+    """States where episodes end. Only transitions that an episode can reach count: Taxi lists others."""
     passed = _passed(initial > 0, state[~ended], successor[~ended])
     arrived = np.zeros(len(initial), bool)
     arrived[successor[ended & passed[state]]] = True
@@ -299,7 +285,7 @@ def _terminal(
 
 
 def _passed(start: np.ndarray, state: np.ndarray, successor: np.ndarray) -> np.ndarray:
-    """The states that an episode can be in with a step still to come."""
+    """The states that an episode can reach and go on from."""
     passed = start
     while True:
         grown = passed.copy()
@@ -324,7 +310,7 @@ def _unsuited(env_id: str, got: str) -> SpaceError:
 
 
 def _familiar() -> str:
-    """Some environments that work, by the versions installed."""
+    """Examples of supported environments, in the versions installed."""
     try:
         from gymnasium import registry
     except ImportError:

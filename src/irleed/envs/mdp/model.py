@@ -1,4 +1,4 @@
-"""Finite MDPs with transition tables that list successors, and the checks of what one is made from."""
+"""Finite MDPs with sparse transition tables, and the checks of their inputs."""
 
 from typing import NoReturn
 
@@ -15,7 +15,7 @@ UNROLLED_SLOTS = 16
 
 
 class SparseMatrix(eqx.Module):
-    """An ``R x C`` matrix by rows: `K` padded slots per row, and what does not fit as coordinates."""
+    """An ``R x C`` matrix by rows: `K` padded slots per row, and further entries as coordinates."""
 
     column: Int[Array, "K R"]
     value: Float[Array, "K R"]
@@ -25,7 +25,7 @@ class SparseMatrix(eqx.Module):
 
     @classmethod
     def from_coordinates(cls, row: np.ndarray, column: np.ndarray, value: np.ndarray, rows: int) -> "SparseMatrix":
-        """Build from entries sorted by `row`; padding is chosen so that the whole takes the least memory."""
+        """Build from entries sorted by `row`; padding is chosen to minimise memory."""
         count = np.bincount(row, minlength=rows)
         position = np.arange(len(row)) - np.repeat(np.cumsum(count) - count, count)
         slots = _cheapest_slots(count)
@@ -43,7 +43,7 @@ class SparseMatrix(eqx.Module):
         )
 
     def coordinates(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Row, column and value of every entry, sorted: what `from_coordinates` takes."""
+        """Row, column and value of every entry, sorted: the input of `from_coordinates`."""
         slot, row = np.nonzero(np.asarray(self.value))
         row = np.concatenate([row, self.spill_row])
         column = np.concatenate([np.asarray(self.column)[slot, row[: len(slot)]], self.spill_column])
@@ -75,8 +75,7 @@ def _sum_over_slots(
 
     if column.shape[0] <= UNROLLED_SLOTS:
         return sum(
-            (term(column[k], value[k]) for k in range(column.shape[0])),
-            start=jnp.zeros(column.shape[1:], vector.dtype),
+            (term(column[k], value[k]) for k in range(column.shape[0])), start=jnp.zeros(column.shape[1:], vector.dtype)
         )
     start = jnp.zeros(column.shape[1:], vector.dtype)
     return jax.lax.scan(lambda total, slot: (total + term(*slot), None), start, (column, value))[0]
@@ -94,10 +93,10 @@ def _cheapest_slots(count: np.ndarray) -> int:
 
 
 class FiniteMDP(eqx.Module):
-    """States, actions, dynamics, start, discount and features: all that inverse RL needs, and the truth if known.
+    """States, actions, dynamics, initial distribution, discount and features; and the true reward, if known.
 
     A *terminal* state absorbs: its state features are collected once, on arrival, and nothing follows. Build one with
-    `from_transitions`, `from_dense`, `gridworld` or `from_gymnasium`, which check what they are given.
+    `from_transitions`, `from_dense`, `gridworld` or `from_gymnasium`, which validate their inputs.
     """
 
     forward: SparseMatrix  # rows (s, a), columns s': the dynamics
@@ -108,7 +107,9 @@ class FiniteMDP(eqx.Module):
     terminal: Bool[Array, " S"]
     discount: float | Float[Array, ""]
     features: Float[Array, "S F"] | Float[Array, "S A F"] | None  # None: one indicator per state
-    reward: Float[Array, " S"] | Float[Array, "S A"] | None  # the truth: to simulate and to evaluate, never to learn
+    reward: (
+        Float[Array, " S"] | Float[Array, "S A"] | None
+    )  # the true reward: for simulation and evaluation, never for learning
     actions: int = eqx.field(static=True)
 
     @property
@@ -190,7 +191,7 @@ class FiniteMDP(eqx.Module):
         return cls.from_transitions(state, action, successor, probability, actions=actions, **rest)
 
     def transitions(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """State, action, successor and probability of everything that can happen: what `from_transitions` takes."""
+        """State, action, successor and probability of every possible transition: the input of `from_transitions`."""
         row, column, value = self.forward.coordinates()
         return row // self.actions, row % self.actions, column, value
 
@@ -207,7 +208,7 @@ class FiniteMDP(eqx.Module):
         return jnp.einsum("sa,saf->f", action_visits, self.features)
 
     def without_terminals(self) -> "FiniteMDP":
-        """The same MDP where no state absorbs: what the released gridworld program plans with."""
+        """The same MDP without absorbing states, as the released gridworld program plans with."""
         return eqx.tree_at(lambda mdp: mdp.terminal, self, np.zeros(self.states, bool))
 
     def reset(self, key: Key) -> Int[Array, ""]:
@@ -235,7 +236,7 @@ def _bisect(cumulative: Float[Array, " M"], position: Float[Array, ""]) -> Int[A
 
 
 def _merge(row, column, value, states, actions, terminal):
-    """Sort by (row, column), add up repeated entries, let bare terminal states stay where they are."""
+    """Sort by (row, column), add up repeated entries, and give terminal states without successors a self-loop."""
     own = np.flatnonzero(terminal)
     bare = (own[:, None] * actions + np.arange(actions)).ravel()
     bare = bare[~np.isin(bare, row)]
