@@ -62,7 +62,7 @@ class InFile(Source):
                     file.seek(self.offset + int(rows[begin]) * size)
                     _fill(file, room[begin * size : end * size])
         except (OSError, EOFError) as error:
-            got = f"unreadable content ({' '.join(str(error).split())})"
+            got = f"content that cannot be read ({' '.join(str(error).split())})"
             expected, remedy = "the rows that were there", "copy or write it again"
             raise DataError(printable(self.path), got=got, expected=expected, remedy=remedy) from error
         return values.astype(self.dtype.newbyteorder("="), copy=False)

@@ -234,7 +234,7 @@ def read_json(path: Path) -> "Fields":
     try:
         found = json.loads(_json_text(path), parse_constant=_not_finite)
     except (ValueError, RecursionError) as error:
-        refuse(str(path), f"invalid JSON ({error})", "a whole JSON file")
+        refuse(str(path), f"no JSON ({error})", "a whole JSON file")
     if _is_deep(found):
         refuse(str(path), "deeply nested lists or objects", f"{DEEPEST} levels at most")
     fields = Fields(str(path), found)
@@ -250,7 +250,7 @@ def read_lines(path: Path) -> list["Fields"]:
         lines = _json_text(path).split("\n")
         found = [json.loads(line, parse_constant=_not_finite) for line in lines[:-1] if line.strip()]
     except (ValueError, RecursionError) as error:
-        refuse(str(path), f"invalid JSON ({error})", "a JSON object on every line")
+        refuse(str(path), f"no JSON ({error})", "a JSON object on every line")
     return [Fields(f"{path}, line {number}", value) for number, value in enumerate(found, 1)]
 
 

@@ -133,7 +133,7 @@ def _rows(file: Path) -> tuple[Array, Array, Array, Array]:
             refuse(f"{printable(file)}, line {head + odd + 2}", f"{len(table[odd])} values", len(names), "mend it")
         values = np.array([[float(cell) for cell in row] for row in table])
     except CORRUPT as error:
-        refuse(file, f"an invalid table of numbers ({ascii(str(error))[:100]})", "such a table", "copy it again")
+        refuse(file, f"no table of numbers ({ascii(str(error))[:100]})", "such a table", "copy it again")
     frame, reward, terminal, action = (values[:, names.index(name)] for name in COLUMNS if name != "score")
     whole = np.isfinite(values).all(1) & (frame == np.rint(frame)) & (action == np.rint(action))
     whole &= np.isin(terminal, (0, 1))

@@ -212,7 +212,7 @@ class Stored(Source):
             for begin, end in runs(rows):
                 result[begin:end] = values.rows(int(rows[begin]), int(rows[end - 1]) + 1)
         except CORRUPT as error:
-            where, got = f"{printable(self.file.path)}, {self.name}", f"unreadable content ({one_line(error)})"
+            where, got = f"{printable(self.file.path)}, {self.name}", f"content that cannot be read ({one_line(error)})"
             refuse(where, got, "the rows that were there", "copy or write it again")
         return result
 

@@ -105,7 +105,7 @@ def decoded(data: Any, shape: tuple[int, ...], where: str) -> np.ndarray:
                 refuse(where, got, f"at most {MOST_PIXELS:,}", "make the pictures smaller")
             values = np.asarray(picture)
     except DAMAGED as error:
-        refuse(where, f"an invalid picture ({one_line(error)})", "a whole JPEG or PNG", "copy or write it again")
+        refuse(where, f"no picture ({one_line(error)})", "a whole JPEG or PNG", "copy or write it again")
     if values.shape != shape or values.dtype != np.uint8:
         refuse(where, f"{values.dtype} of shape {values.shape}", expected, "make all pictures alike")
     return values
@@ -238,7 +238,7 @@ class Frames(Source):
             yield
         except (library("av", "video").error.FFmpegError, *CORRUPT) as error:
             self._mine.__dict__.clear()  # open files may be in any state
-            got = f"unreadable content ({one_line(error)})"
+            got = f"content that cannot be read ({one_line(error)})"
             expected = "a whole MP4 file with a video in H.264, HEVC, AV1 or VP9"
             refuse(f"{printable(file)}, second {second:.3f}", got, expected, "copy the folder again")
 

@@ -117,7 +117,7 @@ def _refusing(path: Path) -> Iterator[None]:
             raise
         # Damaged files make HDF5, Arrow and JSON raise nearly anything
         got = one_line(f"{type(error).__name__}: {error}")
-        refuse(path, f"an unreadable data set ({got})", "a whole data set", "copy or download it again")
+        refuse(path, f"data that Minari cannot read ({got})", "a whole data set", "copy or download it again")
 
 
 def _episode(found: StoredEpisode, space: Space, name: str, wanted: tuple[str, ...], path: str, number: int) -> Episode:

@@ -84,7 +84,8 @@ def about(root: Path, folder: Path) -> About:
         return About(metadata["data_format"], name, *counts, bool(metadata.get("jpeg_encoding", True)), *spaces)
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         text = printable(" ".join(f"{type(error).__name__}: {error}".split())[:200])
-        refuse(place, f"unreadable content ({text})", "the metadata of a Minari data set", "copy or download it again")
+        got, expected = f"content that cannot be read ({text})", "the metadata of a Minari data set"
+        refuse(place, got, expected, "copy or download it again")
 
 
 def _space(description: Mapping[str, Any]) -> Space:
