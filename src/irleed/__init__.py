@@ -16,7 +16,7 @@ from irleed.model.expertise import Expertise
 from irleed.policies import EnsemblePolicy, Policy, TabularPolicy, load_policy
 from irleed.report.page import report
 from irleed.rollout.evaluation import ReturnEstimate
-from irleed.runs.validation import Agreement, Validation
+from irleed.runs.results import Agreement, Validation
 from irleed.simulation.mdp import Truth, simulate
 
 __version__ = "0.1.0"

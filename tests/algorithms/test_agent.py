@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from probes import context
 
 from irleed.algorithms import agent as agents
 from irleed.algorithms.baselines.sqil import Sqil
@@ -15,7 +16,6 @@ from irleed.algorithms.interaction import on_device
 from irleed.algorithms.iq import IQ_LEARN, OfflineIrleed, OnlineIrleed
 from irleed.data.transitions import Row, Transitions
 from irleed.envs.jax import CartPole
-from irleed.envs.jax.probes import context
 from irleed.envs.step import Transition
 from irleed.model.demonstrators import gauge
 

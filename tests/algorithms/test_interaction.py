@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from probes import endless
 
 from irleed.algorithms.baselines.sqil import Sqil
 from irleed.algorithms.experts import SoftQExpert
@@ -12,7 +13,6 @@ from irleed.algorithms.iq import OfflineIrleed, OnlineIrleed
 from irleed.data.transitions import Transitions, stack
 from irleed.envs.host import make_host
 from irleed.envs.jax import CartPole
-from irleed.envs.jax.probes import endless
 from irleed.envs.step import AbstractEnv, Transition
 
 pytestmark = pytest.mark.optax

@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 from scipy.special import log_softmax
 
+from irleed._io import arrays as _arrays
 from irleed.algorithms.iq import OfflineIrleed
 from irleed.analysis.curation import Assessment, curate, weigh
 from irleed.cli import main
-from irleed.data import Demonstrations, Episode, ReadOptions, limits, load, save
+from irleed.data import Demonstrations, Episode, ReadOptions, load, save
 from irleed.data.transitions import Inputs
 from irleed.errors import ConfigError, DataError, SpaceError
 from irleed.fit.networks import fit_networks
@@ -228,7 +229,7 @@ def test_the_limit_of_memory_is_raised_by_name_and_not_by_a_run(tmp_path, monkey
     (kept / "fit.json").write_text(json.dumps(found))
     assert Assessment.of(kept).reading == ReadOptions()
     assert Assessment.of(kept, 2.0).reading == ReadOptions(expansion=2.0)
-    monkeypatch.setattr(limits, "ALWAYS", 1)
+    monkeypatch.setattr(_arrays, "ALWAYS", 1)
     arguments = ["curate", str(tmp_path / "data.npz"), "--run", str(kept)]
     with pytest.raises(SystemExit):
         main([*arguments, "--expansion", "0.001"])

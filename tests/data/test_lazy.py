@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from irleed._io.arrays import Budget
 from irleed.data import Demonstrations, Episode, ReadOptions, lazy, load, save
 from irleed.data.formats import hdf5
 from irleed.data.lazy import InFile, InMemory, LazyRows, SideBySide
-from irleed.data.limits import Budget
 from irleed.errors import ConfigError, DataError
 
 
@@ -138,7 +138,7 @@ def test_a_file_that_was_cut_short_since_is_an_error_in_one_line(tmp_path, every
     whole = path.read_bytes()
     path.write_bytes(whole[: whole.index(frames[20].tobytes())])
     np.testing.assert_array_equal(data.obs[:20], frames[:20])
-    with pytest.raises(DataError, match="what cannot be read .the file ends before them"):
+    with pytest.raises(DataError, match="content that cannot be read .the file ends before them"):
         data.obs[[3, 20]]
 
 
@@ -172,7 +172,7 @@ def test_a_file_that_vanishes_is_an_error_in_one_line(tmp_path, everything_is_la
     path, _ = images(tmp_path / "data.hdf5")
     data = load(path)
     path.unlink()
-    with pytest.raises(DataError, match="what cannot be read"):
+    with pytest.raises(DataError, match="content that cannot be read"):
         data.obs[[0]]
 
 

@@ -14,8 +14,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from irleed._io import arrays as _arrays
 from irleed.cli import main
-from irleed.data import Demonstrations, Episode, ReadOptions, limits, load, save
+from irleed.data import Demonstrations, Episode, ReadOptions, load, save
 from irleed.data.io import LAYOUT
 from irleed.envs.mdp import gridworld, load_mdp, save_mdp
 from irleed.errors import ConfigError, DataError
@@ -26,7 +27,7 @@ MB = 1 << 20
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
     """One MiB is enough for every file, so that bombs in these tests can be small."""
-    monkeypatch.setattr(limits, "ALWAYS", MB)
+    monkeypatch.setattr(_arrays, "ALWAYS", MB)
 
 
 def refusal(path, *reading) -> str:
@@ -197,7 +198,7 @@ def test_the_memory_of_a_process_stays_bounded(tmp_path):
 def test_text_of_characters_that_do_not_exist_is_refused(tmp_path):
     """Python cannot make text of it, and says so with a SystemError."""
     path = archive(tmp_path / "data.npz", {"names.npy": npy(np.array([0x110000], "<u4").view("<U1"))})
-    assert "names: got no readable array (characters that are none)" in refusal(path)
+    assert "names: got no readable array (invalid characters)" in refusal(path)
 
 
 def test_what_a_parquet_file_says_of_its_columns_counts(tmp_path):

@@ -32,7 +32,7 @@ from irleed.policies.actor import Actor
 from irleed.policies.base import read_tensors, write_tensors
 from irleed.policies.ensemble import DISCRETE, EnsemblePolicy
 from irleed.policies.tabular import TabularPolicy
-from irleed.runs.fields import read_json
+from irleed.runs.directory import read_json
 
 MEMBERS, ACTIONS = 3, 4
 TABLE = np.array([[0.2, 0.8, 0.0], [0.5, 0.25, 0.25]])

@@ -18,7 +18,7 @@ from irleed.algorithms.baselines.sqil import Sqil
 from irleed.algorithms.iq import IQ_LEARN, OfflineIrleed, OnlineIrleed
 from irleed.algorithms.training import train_all
 from irleed.data import Demonstrations, Episode, lazy
-from irleed.data import batches as resamples
+from irleed.data import transitions as resamples
 from irleed.data.lazy import InMemory, LazyRows
 from irleed.data.transitions import Transitions, stack
 from irleed.envs.jax import CartPole

@@ -15,8 +15,7 @@ from irleed.cli.fit import FitCommand
 from irleed.errors import ConfigError, DataError
 from irleed.report import compare, differences, episodes, expertise, facts, returns
 from irleed.report.page import page, report
-from irleed.runs.kinds import EpisodeSkill, Estimate, FitRun, Person
-from irleed.runs.reader import read_run
+from irleed.runs.reader import EpisodeSkill, Estimate, FitRun, Person, read_run
 
 SINGLE = "gridworld", "networks", "control", "sweep", "hopper"
 KINDS = (*([name] for name in SINGLE), list(SINGLE))

@@ -7,8 +7,7 @@ import pytest
 from irleed.cli import main
 from irleed.errors import DataError
 from irleed.report.page import report
-from irleed.runs.kinds import FitRun
-from irleed.runs.reader import read_run
+from irleed.runs.reader import FitRun, read_run
 
 
 def test_a_run_that_went_on_has_each_step_once(copy):

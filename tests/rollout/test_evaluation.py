@@ -3,10 +3,10 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+from probes import delay
 
 from irleed.data.transitions import Inputs
 from irleed.envs.jax import CartPole
-from irleed.envs.jax.probes import delay
 from irleed.model.actions import Softmax
 from irleed.model.networks import Mlp
 from irleed.policies.actor import Actor

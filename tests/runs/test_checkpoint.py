@@ -251,7 +251,7 @@ def test_headers_with_right_checksums_may_be_forged(tmp_path, name, value):
     save_file(arrays, path, metadata={"irleed": signed})
     told = []
     assert checkpointer(tmp_path, warn=told.append).restore(state())[1] == 1
-    assert "its header is none of a checkpoint" in told[0]
+    assert "its header is not that of a checkpoint" in told[0]
 
 
 def test_headers_without_end_are_damaged(tmp_path):

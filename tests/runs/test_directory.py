@@ -8,12 +8,10 @@ import zipfile
 import numpy as np
 import pytest
 
-from irleed._io.files import filling, is_damaged, sweep, write_json, write_signed
-from irleed._io.lock import LOCK
+from irleed._io.files import LOCK, filling, is_damaged, sweep, write_json, write_signed
 from irleed.errors import ConfigError, DataError
-from irleed.runs import fields
-from irleed.runs.directory import RUN, keep, kept, occupied, open_run, prepare
-from irleed.runs.fields import read_json
+from irleed.runs import directory
+from irleed.runs.directory import RUN, keep, kept, occupied, open_run, prepare, read_json
 
 
 def test_a_folder_is_made_with_its_parents_and_left_empty(tmp_path):
@@ -257,7 +255,7 @@ def test_json_that_nobody_should_parse_is_refused(tmp_path, monkeypatch):
         read_json(path)
     path.unlink()
     path.write_text(json.dumps({"a": 9 * [[]]}))
-    monkeypatch.setattr(fields, "MOST_VALUES", 10)  # which may take a hundred times their text
+    monkeypatch.setattr(directory, "MOST_VALUES", 10)  # which may take a hundred times their text
     with pytest.raises(DataError, match="values"):
         read_json(path)
 

@@ -13,7 +13,7 @@ import pytest
 from safetensors.numpy import load_file
 
 from irleed._io import files as _files
-from irleed._io.lock import LOCK, locked
+from irleed._io.files import LOCK, locked
 from irleed.algorithms.baselines.bc import BehaviourCloning
 from irleed.algorithms.baselines.sqil import Sqil
 from irleed.cli import interrupt, main

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from irleed._io.lock import LOCK, locked
+from irleed._io.files import LOCK, locked
 from irleed.algorithms.experts import SacExpert
 from irleed.algorithms.iq import OfflineIrleed, SacIrleed
 from irleed.cli import main

@@ -1,1 +1,1 @@
-"""Files and foreign text: written whole or not at all, locked, read with suspicion, shown safely."""
+"""Files and text of unknown origin: atomic writes and locks, checked arrays, text made safe to show."""

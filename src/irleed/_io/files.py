@@ -1,35 +1,41 @@
-"""Files and folders that appear whole or not at all, what the file system refuses in one line, and checksums.
+"""Files and folders written atomically and locked, checksums, and what the file system refuses as one line.
 
-Everything is written under a temporary name beside its place (`.irleed-<8 hex digits>-<name>.part`) and renamed. What a
-killed process leaves has such a name, and `sweep` removes nothing else.
-"""
+Everything is written under a temporary name beside its place (`.irleed-<8 hex digits>-<name>.part`) and renamed. A
+killed process leaves such a name behind; `sweep` removes those and nothing else.
+
+A lock is the operating system's (`flock`), which ends with its process however that ends. On a file system without it,
+the existence of the lock file is the lock, and that of a dead process is taken over. The file names the process that
+holds it."""
 
 import contextlib
+import errno
 import hashlib
 import json
 import math
 import os
+import platform
 import re
 import secrets
 import shutil
+import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NoReturn
 
 import numpy as np
 from safetensors import SafetensorError
 
 from irleed.errors import ConfigError
 
-CHUNK = 1 << 25  # bytes of an array that are hashed together: what lies in a file need not be in memory at once
+CHUNK = 1 << 25  # bytes of an array that are read and hashed together
 TEMPORARY = re.compile(r"\.irleed-[0-9a-f]{8}-.*\.part", re.DOTALL)
 LONGEST = 40  # characters of a name that its temporary name keeps: file systems allow 255 bytes
 CHECKSUM = "checksum"  # the key of a JSON object's own
-RESUME = "see to that, then go on with --resume: nothing is lost but the last interval"
+RESUME = "solve this, then go on with --resume: only the last interval is lost"
 
 
 def temporary(path: Path) -> Path:
-    """A new name beside `path`, by which `sweep` knows that it is ours."""
+    """A new name beside `path`, which `sweep` recognises."""
     return path.parent / f".irleed-{secrets.token_hex(4)}-{path.name[:LONGEST]}.part"
 
 
@@ -58,9 +64,9 @@ def beside(path: Path) -> Iterator[BinaryIO]:
 
 @contextlib.contextmanager
 def filling(folder: Path) -> Iterator[Path]:
-    """A temporary folder whose files become those of `folder`, which is new or empty; on any error it is as before.
+    """A temporary folder whose files become those of `folder`, which is new or empty; on any error it is restored.
 
-    What a killed process left in it is removed.
+    Temporary files of a killed process are removed.
     """
     made = [each for each in (folder, *folder.parents) if not each.exists()]  # the innermost first
     moved: list[Path] = []
@@ -87,7 +93,7 @@ def filling(folder: Path) -> Iterator[Path]:
 
 
 def sweep(folder: Path) -> None:
-    """Remove the temporary files that a killed process left in a folder, which must be ours and locked."""
+    """Remove the temporary files that a killed process left in a folder, which must be locked."""
     for left in folder.iterdir():
         if TEMPORARY.fullmatch(left.name):
             _remove(left)
@@ -95,7 +101,7 @@ def sweep(folder: Path) -> None:
 
 @contextlib.contextmanager
 def writing(where: str | Path, remedy: str = RESUME) -> Iterator[None]:
-    """Turn what the file system refuses into one line."""
+    """Turn an error of the file system into a one-line `ConfigError`."""
     try:
         yield
     except (OSError, SafetensorError) as error:
@@ -117,7 +123,7 @@ def write_signed(path: Path, value: Mapping[str, object]) -> None:
 
 
 def is_damaged(value: Mapping[str, object]) -> bool:
-    """Whether the content of a JSON file has another checksum than it says; False where it says none."""
+    """Whether the content of a JSON file does not match its checksum; False where it has none."""
     content = dict(value)
     checksum = content.pop(CHECKSUM, None)
     return checksum is not None and checksum != _json_digest(content)
@@ -130,7 +136,7 @@ def file_digest(path: Path) -> str:
 
 
 def digest(head: object, arrays: Mapping[str, Any]) -> str:
-    """SHA-256 of plain values and of arrays, or rows that lie on disk, with their names, types and shapes."""
+    """SHA-256 of plain values and of arrays (or `LazyRows`) with their names, types and shapes."""
     found = hashlib.sha256(json.dumps(head, sort_keys=True).encode())
     for name in sorted(arrays):
         array = arrays[name]
@@ -147,7 +153,7 @@ def _json_digest(content: Mapping[str, object]) -> str:
 
 
 def _remove(path: Path) -> None:
-    """A file or a folder, if it is there; the folder around it may be gone, and that is what is to be told."""
+    """Remove a file or a folder, if it exists."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
     else:
@@ -163,3 +169,135 @@ def _sync(folder: Path) -> None:
             os.fsync(handle)
         finally:
             os.close(handle)
+
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None
+
+LOCK = ".irleed-lock"
+LOCK_BYTES = 1000  # bytes of a lock file
+# A link could lead to any file of the user, and reading a pipe might never end.
+NO_LINK = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+
+
+@contextlib.contextmanager
+def locked(path: Path, where: str) -> Iterator[bool]:
+    """Hold the lock file `path`, and remove it at the end; yields whether a dead process had left it.
+
+    `where` is the place that the error names if another process holds the lock.
+    """
+    handle, left = _acquire(path, where)
+    try:
+        yield left
+    finally:
+        _release(handle, path)
+
+
+def _acquire(path: Path, where: str) -> tuple[int, bool]:
+    """The open and locked file, and whether a dead process had left it."""
+    left = False
+    while True:
+        try:
+            handle, new = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666), True
+        except FileExistsError:
+            try:
+                handle, new = os.open(path, os.O_RDWR | NO_LINK), False
+            except FileNotFoundError:  # its process has just ended
+                continue
+        try:
+            if not stat.S_ISREG(os.fstat(handle).st_mode):
+                raise OSError(errno.EINVAL, f"a pipe or device in place of the lock file {path.name}")
+            free, holder = _flock(handle), {} if new else _read_holder(handle)
+            taken = new if free is None else free
+            if taken and _is_same_file(handle, path):
+                _write_holder(handle)
+                return handle, left or not new
+        except BaseException:
+            os.close(handle)
+            if new:
+                path.unlink(missing_ok=True)
+            raise
+        os.close(handle)
+        if taken:  # its process removed it after we opened it and before we locked it
+            continue
+        if free is not None or not _abandoned(path, holder):
+            _refuse_held(path, where, holder, system=free is not None)
+        path.unlink(missing_ok=True)
+        left = True
+
+
+def _release(handle: int, path: Path) -> None:
+    if os.name == "nt":  # a file that is open cannot be removed there
+        os.close(handle)
+        path.unlink(missing_ok=True)
+        return
+    if _is_same_file(handle, path):  # removed while locked: later the name may be another process's file
+        path.unlink(missing_ok=True)
+    os.close(handle)
+
+
+def _flock(handle: int) -> bool | None:
+    """Lock an open file; False: another process holds the lock; None: the file system has no locks."""
+    if fcntl is None:
+        return None
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return None
+    return True
+
+
+def _abandoned(path: Path, holder: Mapping[str, Any]) -> bool:
+    """Whether the process that made a lock file is dead, on a file system without locks."""
+    if os.name == "nt":  # os.kill would end the process; but what it has open cannot be removed
+        try:
+            path.unlink(missing_ok=True)
+        except PermissionError:
+            return False
+        return True
+    pid = holder.get("pid")
+    if not isinstance(pid, int) or holder.get("host") != platform.node():
+        return False
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    except (OSError, OverflowError):
+        pass
+    return False
+
+
+def _write_holder(handle: int) -> None:
+    os.ftruncate(handle, 0)
+    os.lseek(handle, 0, os.SEEK_SET)
+    os.write(handle, json.dumps({"pid": os.getpid(), "host": platform.node()}).encode())
+
+
+def _read_holder(handle: int) -> dict[str, Any]:
+    """The process that a lock file names; empty if the file is incomplete."""
+    try:
+        found = json.loads(os.read(handle, LOCK_BYTES))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _is_same_file(handle: int, path: Path) -> bool:
+    """Whether an open file is the one that has this name."""
+    try:
+        return os.path.samestat(os.fstat(handle), os.stat(path))
+    except OSError:
+        return False
+
+
+def _refuse_held(path: Path, where: str, holder: Mapping[str, Any], *, system: bool) -> NoReturn:
+    pid, host = holder.get("pid"), str(holder.get("host"))[:100]
+    who = f"process {pid} on {host}" if isinstance(pid, int) else "another process"
+    remedy = "wait until it has ended, or choose another --out"
+    if not system:
+        remedy += f"; if there is no such process, remove {path}"
+    raise ConfigError(where, got=f"{who} writing to it", expected="no other process", remedy=remedy)

@@ -7,7 +7,7 @@ import numpy as np
 from scipy.stats import rankdata
 
 from irleed._typing import Array, Float, Int
-from irleed.runs.validation import Agreement
+from irleed.runs.results import Agreement
 
 FEWEST = 5  # people with scores: with fewer, no correlation says anything
 RESAMPLES = 2_000

@@ -23,18 +23,17 @@ from typing import Any
 import equinox as eqx
 import numpy as np
 
+from irleed._io.arrays import EXPANSION
 from irleed._io.files import beside
 from irleed._io.text import csv_cell
 from irleed._typing import Bool, Float, Int
 from irleed.data import Demonstrations, ReadOptions, load, save
 from irleed.data.formats import imitation, lerobot, minari, robomimic
 from irleed.data.lazy import CHUNK
-from irleed.data.limits import EXPANSION
 from irleed.errors import ConfigError, DataError, SpaceError
 from irleed.fit.result import Fit
 from irleed.policies.base import Policy
-from irleed.runs.directory import ANSWER, fingerprint
-from irleed.runs.fields import refuse
+from irleed.runs.directory import ANSWER, fingerprint, refuse
 from irleed.runs.reader import read_fit
 
 KEEP, DROP = "irleed_keep", "irleed_drop"  # masks in a robomimic file

@@ -19,8 +19,8 @@ import numpy as np
 from PIL import Image
 
 from irleed._io.files import beside, write_json
-from irleed.envs.host.engines import gymnasium_lanes, one_line
-from irleed.envs.host.env import MODES, HostEnv
+from irleed.envs.engines import gymnasium_lanes, one_line
+from irleed.envs.host import MODES, HostEnv
 from irleed.policies.base import Policy
 
 VERSION = 1

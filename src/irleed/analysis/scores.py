@@ -8,12 +8,12 @@ from pathlib import Path
 
 import numpy as np
 
-from irleed._io.npz import printable
+from irleed._io.text import printable
 from irleed._typing import Float
 from irleed.data import Demonstrations
-from irleed.data.formats.base import refuse
+from irleed.data.formats import refuse
 from irleed.data.validation import listed
-from irleed.runs.fields import content
+from irleed.runs.directory import content
 
 WHO, EPISODE, OWN_EPISODE = "demonstrator", "episode", "episode_of_demonstrator"
 USUAL = ("score", "return", "success", "reward")  # columns that are taken for the score, in this order

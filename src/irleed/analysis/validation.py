@@ -19,10 +19,9 @@ from irleed.fit.result import Fit
 from irleed.report import figures
 from irleed.report.page import report
 from irleed.report.validation import scatter
-from irleed.runs.directory import ANSWER, REPORT, fingerprint, prepare
-from irleed.runs.fields import read_json
+from irleed.runs.directory import ANSWER, REPORT, fingerprint, prepare, read_json
 from irleed.runs.reader import read_fit
-from irleed.runs.validation import Agreement, Validation, cell
+from irleed.runs.results import Agreement, Validation, cell
 
 ESTIMATES = ("skill", "precision", "bias", "log_likelihood", "weight")
 DEFINED = {"log_likelihood": "log likelihood"}  # as they are called

@@ -12,8 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from irleed._io.files import writing
-from irleed._io.lock import LOCK, locked
+from irleed._io.files import LOCK, locked, writing
 from irleed._io.text import name, say
 from irleed._typing import Key
 from irleed.algorithms.experts import SacExpert, SoftQExpert

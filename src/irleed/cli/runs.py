@@ -11,15 +11,15 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
+from irleed._io.arrays import EXPANSION
 from irleed._io.text import cell, say
 from irleed.analysis.curation import Curation, curate
 from irleed.analysis.validation import validate
 from irleed.cli.fit import returns_table
-from irleed.data.limits import EXPANSION
 from irleed.export import export
 from irleed.fit.evaluate import EPISODES, evaluate
 from irleed.report.page import report
-from irleed.runs.validation import VALIDATION
+from irleed.runs.results import VALIDATION
 
 RUN = tyro.conf.arg(metavar="RUN")
 

@@ -1,20 +1,23 @@
-"""Robust ranges of columns, and observations that outliers or single precision would spoil, brought into a usable form.
+"""Robust ranges of columns, entries of actions that are choices, and observations conditioned for single precision.
 
 The bulk of a column is what is left without a fortieth of its values on either side. A value is an outlier if it is
 farther from the bulk than three times the bulk's width, which for a normal distribution is 14 standard deviations, and
 if at most one in a hundred values is so far off: more of them are part of the distribution. Of columns that are only
 standardised, such values are outliers if they also make the standard deviation more than twice what it is without them.
 
-Networks standardise observations by mean and standard deviation, in single precision. For most data nothing else is
-needed, and nothing else is done: their numbers are what they would be without this module. An entry is changed only
+Networks standardise observations by mean and standard deviation, in single precision. An entry of the observations is
+changed before only
 
 - if single precision cannot tell its values apart (1e8 and 1e8 + 1 are one number there): a centre is subtracted in
   double precision;
 - if it varies by less than 1e-9 or more than 1e9, whose squares single precision cannot hold: it is divided by a power
   of two;
-- if it has outliers, which would decide mean and standard deviation: they are moved to where outliers begin.
+- if it has outliers, which would decide mean and standard deviation: they are clipped to where outliers begin.
 
-The policy has to see the same, so it keeps the `Conditioning`.
+The policy applies the same `Conditioning`.
+
+An entry of the actions is a choice if it has a few values only, as a gripper that is open or closed, or is often at a
+bound, as a torque that is cut off there: a normal distribution describes neither.
 """
 
 import dataclasses
@@ -29,19 +32,19 @@ from irleed._typing import Array, Bool, Float, Int, Shaped
 from irleed.data.lazy import LazyRows, Source, chunks
 from irleed.errors import SpaceError
 
-TAIL = 0.025  # share of the values on either side that does not belong to the bulk
-FAR = 3.0  # widths of the bulk between it and an outlier
+TAIL = 0.025  # share of the values on either side of the bulk
+FAR = 3.0  # distance of an outlier from the bulk, in widths of the bulk
 MOST_OUTLYING = 0.01  # share of the values
 INFLATED = 2.0  # standard deviation with outliers, relative to that without
 LEAST_ROWS = 20  # fewer have no bulk
-SAMPLE_ROWS, SAMPLE_VALUES = 20_000, 1 << 23  # what the bulk is found from, evenly spaced
+SAMPLE_ROWS, SAMPLE_VALUES = 20_000, 1 << 23  # of the sample, evenly spaced, that the bulk is estimated from
 
 
 @dataclasses.dataclass(frozen=True)
 class Outliers:
-    """Values of one entry that are far from all others."""
+    """Outliers of one entry."""
 
-    entry: int  # of an observation or action, flattened
+    entry: int  # of a flattened observation or action
     rows: Int[np.ndarray, " K"]  # where they are
     values: Float[np.ndarray, " K"]
 
@@ -52,7 +55,7 @@ class Outliers:
         deviation: Float[np.ndarray, " F"],
         count: int,
     ) -> bool:
-        """Whether they make the standard deviation of so many values much larger than it is without them."""
+        """Whether they make the standard deviation of `count` values more than `INFLATED` times as large."""
         with np.errstate(over="ignore"):
             off = (self.values - (0.5 * low + 0.5 * high)[self.entry]) / deviation[self.entry]
             return bool(np.sum(off**2) > (INFLATED**2 - 1) * count)
@@ -60,7 +63,7 @@ class Outliers:
 
 @dataclasses.dataclass(frozen=True)
 class Ranges:
-    """Of F columns, in double precision."""
+    """Ranges of F columns, in double precision."""
 
     low: Float[np.ndarray, " F"]  # of the bulk
     high: Float[np.ndarray, " F"]
@@ -69,13 +72,13 @@ class Ranges:
     minimum: Float[np.ndarray, " F"]  # of all values but the outliers
     maximum: Float[np.ndarray, " F"]
     outliers: tuple[Outliers, ...]
-    resolution: float  # relative to a value, of the type they are stored in
+    resolution: float  # relative to a value, of the dtype
 
     @classmethod
     def of(cls, values: Shaped[Array | LazyRows, "N ..."], *, standardised: bool = False) -> "Ranges":
-        """Of every entry; the bulk is found from a sample of large data, the rest from all of them.
+        """Ranges of every entry; the bulk of large data is estimated from a sample, the rest from all of them.
 
-        With `standardised`, what hardly changes the standard deviation is no outlier.
+        With `standardised`, values that hardly change the standard deviation are no outliers.
         """
         low, high, deviation = _bulk(values)
         with np.errstate(over="ignore"):  # an infinite margin: no value is outside
@@ -87,7 +90,6 @@ class Ranges:
         if standardised:
             outliers = tuple(each for each in outliers if each.inflate(low, high, deviation, count))
         own = np.isin(np.arange(len(low)), [each.entry for each in outliers])
-        # An entry without outliers has the ends of all its values, one with outliers those of the others.
         minimum, maximum = np.where(own, ends[2:], ends[:2])
         resolution = np.finfo(values.dtype).eps if values.dtype.kind == "f" else 0.0
         least, most = np.where(own, least, -np.inf), np.where(own, most, np.inf)
@@ -95,27 +97,24 @@ class Ranges:
 
     @property
     def width(self) -> Float[np.ndarray, " F"]:
-        """Of the bulk; where that is a single value, of all that are no outliers."""
+        """Width of the bulk; where that is a single value, of all values but outliers."""
         with np.errstate(over="ignore"):
             return np.where(self.high > self.low, self.high - self.low, self.maximum - self.minimum)
 
     @property
     def size(self) -> Float[np.ndarray, " F"]:
-        """The largest magnitude that is no outlier."""
+        """The largest magnitude, outliers excluded."""
         return np.maximum(np.abs(self.minimum), np.abs(self.maximum))
 
     @property
     def coarse(self) -> Bool[np.ndarray, " F"]:
-        """Entries that differ by more than the rounding of their own type, but by little more than single precision's.
-
-        Relative to their width, single precision would be off by more than a ten thousandth.
-        """
+        """Entries that single precision would round by more than a ten thousandth of their width."""
         rounding = np.finfo(np.float32).eps * self.size
         return (self.width > 4 * self.resolution * self.size) & (1e-4 * self.width < rounding)
 
 
 def _bulk(values: Array | LazyRows) -> tuple[Float[np.ndarray, " F"], ...]:
-    """Both ends, and the standard deviation of what is not far off, from an even sample."""
+    """Both ends of the bulk, and the standard deviation without values far off, from an even sample."""
     entries = math.prod(values.shape[1:])
     rows = min(len(values), SAMPLE_ROWS, max(LEAST_ROWS, SAMPLE_VALUES // max(entries, 1)))
     chosen = np.linspace(0, len(values) - 1, rows).astype(np.int64)
@@ -133,7 +132,7 @@ def _bulk(values: Array | LazyRows) -> tuple[Float[np.ndarray, " F"], ...]:
 def _scanned(
     values: Array | LazyRows, least: Float[np.ndarray, " F"], most: Float[np.ndarray, " F"]
 ) -> tuple[Float[np.ndarray, "4 F"], list[Outliers]]:
-    """Least and greatest of all values, and of those within the fences; and the others, by entry."""
+    """Minimum and maximum of all values, and of those from `least` to `most`; and the others, by entry."""
     ends = np.tile(np.array([[np.inf], [-np.inf]] * 2), len(least))
     rows, entries, beyond = [], [], []
     for first, chunk in chunks(values):
@@ -152,8 +151,8 @@ def _scanned(
     return ends, [Outliers(int(e), row[entry == e], value[entry == e]) for e in np.unique(entry)]
 
 
-LARGEST = 1e30  # magnitude that single precision holds with room for arithmetic
-SCALES = (1e-9, 1e9)  # widths that need no unit
+LARGEST = 1e30  # magnitude that leaves room for arithmetic in single precision
+SCALES = (1e-9, 1e9)  # widths between which no unit is needed
 NO_END = float(np.finfo(np.float32).max)
 FIELDS = ("origin", "remainder", "unit", "low", "high")
 
@@ -173,9 +172,9 @@ class Conditioning(eqx.Module):
 
     @classmethod
     def of(cls, ranges: Ranges, shape: tuple[int, ...], shift: bool = True) -> "Conditioning | None":
-        """What observations of these ranges need; None: nothing.
+        """The conditioning that observations of these ranges need, or None.
 
-        Without `shift` outliers are moved and nothing else, so that observations stay in the units of an environment.
+        Without `shift`, only outliers are clipped, so that observations stay in the units of an environment.
         """
         _refuse_too_large(ranges)
         extreme = (ranges.width > 4 * ranges.resolution * ranges.size) & (
@@ -193,19 +192,19 @@ class Conditioning(eqx.Module):
         return cls(*(part.astype(np.float32).reshape(shape) for part in parts))
 
     def __call__(self, observation: Float[Array, "..."]) -> Float[Array, "..."]:
-        """Of one observation in single precision, to be traced."""
+        """Condition an observation in single precision; can be traced."""
         held = jax.lax.stop_gradient(self)
         centred = (observation - held.origin) - held.remainder
         return jnp.clip(centred / held.unit, held.low, held.high)
 
     def exact(self, observations: Shaped[np.ndarray, "B ..."]) -> Float[np.ndarray, "B ..."]:
-        """Of many in any type, computed in double precision."""
+        """Condition observations of any dtype, computed in double precision."""
         origin, remainder, unit, low, high = (np.asarray(getattr(self, name), float) for name in FIELDS)
         centred = observations.astype(float) - (origin + remainder)
         return np.clip(centred / unit, low, high).astype(np.float32)
 
     def rows(self, obs: Shaped[Array | LazyRows, "R ..."]) -> Float[Array, "R ..."] | LazyRows:
-        """Of all rows of a data set; those that stay on disk stay there."""
+        """Condition all rows of a data set; lazy rows stay lazy."""
         if isinstance(obs, LazyRows):
             return LazyRows.of(_Conditioned(obs, self))
         found = np.empty(obs.shape, np.float32)
@@ -215,7 +214,7 @@ class Conditioning(eqx.Module):
 
 
 class _Conditioned(Source):
-    """Rows that are conditioned as they are read."""
+    """Lazy rows that are conditioned when they are read."""
 
     def __init__(self, rows: LazyRows, conditioning: Conditioning):
         self.rows, self.conditioning = rows, conditioning
@@ -227,7 +226,7 @@ class _Conditioned(Source):
 
 
 def measured(obs: Shaped[Array | LazyRows, "R ..."]) -> bool:
-    """Whether observations are quantities that can be off: no pixels, no flags, no numbers of states."""
+    """Whether observations are measured quantities: not pixels, flags or numbers of states."""
     return obs.dtype.kind == "f" or (obs.dtype.kind in "iu" and obs.dtype.itemsize > 2 and obs.ndim > 1)
 
 
@@ -237,3 +236,60 @@ def _refuse_too_large(ranges: Ranges) -> None:
         got = f"{ranges.size[entry]:g} in entry {entry}"
         expected = f"numbers up to {LARGEST:g}, which single precision can compute with"
         raise SpaceError("observations", got=got, expected=expected, remedy="divide them by a constant")
+
+
+FEW_VALUES = 8  # of an entry that is a choice
+REPEATED = 20  # transitions for each value, at least, on average
+AT_BOUND = 0.05  # share of the transitions at an end of the range that makes it a choice
+ROUNDING = 5e-4  # distance from an end, relative to the width, that counts as being at it
+MOST_LISTED = 8
+
+
+@dataclasses.dataclass(frozen=True)
+class Choice:
+    """An entry of actions that is one of these values or, if it is `free`, any other number."""
+
+    entry: int
+    values: tuple[float, ...]
+    share: tuple[float, ...]  # of the transitions with each value
+    free: bool
+
+    def __str__(self) -> str:
+        listed = ", ".join(f"{value:.4g} ({share:.0%})" for value, share in zip(self.values, self.share, strict=True))
+        return f"{self.entry} is often at {listed}" if self.free else f"{self.entry} is one of {listed}"
+
+
+def choices(action: Shaped[np.ndarray, "N ..."], ranges: Ranges | None = None) -> tuple[Choice, ...]:
+    """The entries of vectors that are choices; constant ones are not."""
+    table = np.asarray(action).reshape(len(action), -1)
+    ranges = Ranges.of(table) if ranges is None else ranges
+    found = (_choice(entry, column, ranges) for entry, column in enumerate(table.T))
+    return tuple(each for each in found if each is not None)
+
+
+def sentences(found: tuple[Choice, ...]) -> list[str]:
+    """The line of `irleed inspect` about choices."""
+    if not found:
+        return []
+    more = f" and {len(found) - MOST_LISTED} more" if len(found) > MOST_LISTED else ""
+    return [f"action entries that are modelled as choices: {'; '.join(map(str, found[:MOST_LISTED]))}{more}"]
+
+
+def _choice(entry: int, column: Shaped[np.ndarray, " N"], ranges: Ranges) -> Choice | None:
+    low, high = ranges.minimum[entry], ranges.maximum[entry]
+    kept = column[(column >= low) & (column <= high)].astype(float)  # without outliers
+    if low == high:
+        return None
+    values, count = np.unique(kept[: REPEATED * (FEW_VALUES + 1)], return_counts=True)
+    if len(values) <= FEW_VALUES:
+        values, count = np.unique(kept, return_counts=True)
+        if len(values) <= FEW_VALUES and len(kept) >= REPEATED * len(values):
+            return Choice(entry, _floats(values), _floats(count / len(kept)), free=False)
+    ends = np.array([low, high])
+    share = np.mean(np.abs(kept[:, None] - ends) <= ROUNDING * (high - low), 0)
+    often = (share >= AT_BOUND) & (share * len(kept) >= REPEATED)
+    return Choice(entry, _floats(ends[often]), _floats(share[often]), free=True) if often.any() else None
+
+
+def _floats(values: Float[np.ndarray, " K"]) -> tuple[float, ...]:
+    return tuple(float(value) for value in values)

@@ -1,4 +1,4 @@
-"""Demonstrations: who did what, in which situation. The only data set type."""
+"""Demonstrations, the only data set type."""
 
 import dataclasses
 from collections.abc import Iterable, Sequence
@@ -18,11 +18,11 @@ from irleed.errors import ConfigError
 
 @dataclasses.dataclass(frozen=True)
 class Episode:
-    """One episode as it was played, for `Demonstrations.from_episodes`."""
+    """One recorded episode, for `Demonstrations.from_episodes`."""
 
-    obs: ArrayLike | LazyRows  # T + 1 observations: the last one is where the last action led
+    obs: ArrayLike | LazyRows  # T + 1 observations: the last one is the state that the last action led to
     action: ArrayLike  # T actions
-    terminated: bool | np.bool_  # True: the task ended; False: the clock ran out
+    terminated: bool | np.bool_  # whether a terminal state was reached; else the episode was truncated
     demonstrator: SupportsIndex | str  # number or name
     reward: ArrayLike | None = None  # T rewards
 
@@ -30,26 +30,26 @@ class Episode:
 class Demonstrations(eqx.Module):
     """Transitions of D demonstrators, episode after episode, as NumPy arrays; many observations may stay on disk.
 
-    Build one with `from_episodes`, `from_arrays` or `irleed.data.load`, which check what they are given. Episodes lie
+    Build one with `from_episodes`, `from_arrays` or `irleed.data.load`, which validate their inputs. Episodes lie
     end to end: an episode of T transitions has T + 1 rows of `obs`, and no observation is stored twice.
     """
 
     obs: Shaped[Array | LazyRows, "R *obs"]
     row: Int[Array, " N"]  # obs[row] is s, obs[row + 1] is s'
     action: Shaped[Array, "N *act"]
-    terminated: Bool[Array, " N"]  # the task ended: do not bootstrap
-    truncated: Bool[Array, " N"]  # the clock ran out: bootstrap
+    terminated: Bool[Array, " N"]  # a terminal state was reached: do not bootstrap
+    truncated: Bool[Array, " N"]  # the time limit was reached: bootstrap
     demonstrator: Int[Array, " N"]  # 0 .. D-1
     episode: Int[Array, " N"]  # 0 .. E-1, in order
-    reward: Float[Array, " N"] | None  # never used for learning, only to check and to report
-    names: tuple[str, ...] = eqx.field(static=True)  # who the demonstrators are
-    part_of: Int[Array, " E"] | None = None  # the recording that each episode is a part of, once `without` has cut some
+    reward: Float[Array, " N"] | None  # for checks and reports, never for learning
+    names: tuple[str, ...] = eqx.field(static=True)  # of the demonstrators
+    part_of: Int[Array, " E"] | None = None  # the recording of each episode, if `without` has cut some
 
     @classmethod
     def from_arrays(
         cls, names: Sequence[str], *, reward: ArrayLike | None = None, where: str = "data", **columns: Any
     ) -> "Demonstrations":
-        """Build from all the fields themselves, checked. `where` is what error messages call the data."""
+        """Build from arrays of all fields, validated. Error messages call the data `where`."""
         missing = [f for f in ("obs", "action", *COLUMNS) if f not in columns and f != "reward"]
         if missing:
             refuse(where, f"no {', '.join(missing)}", "every field of Demonstrations", "give the arrays by keyword")
@@ -57,7 +57,7 @@ class Demonstrations(eqx.Module):
         obs = lazy.settled(obs) if isinstance(obs, LazyRows) else native(obs, f"{where}, obs")
         arrays = {name: native(values, f"{where}, {name}") for name, values in columns.items()}
         rewards = None if reward is None else native(reward, f"{where}, reward")
-        # Here too: a type checker would object less clearly.
+        # Before the class checks types, with a less clear message.
         check_columns({"obs": obs, **arrays, "reward": rewards}, where)
         demonstrations = cls(obs=obs, **arrays, reward=rewards, names=tuple(names))
         demonstrations.validate(where)
@@ -67,7 +67,7 @@ class Demonstrations(eqx.Module):
     def from_episodes(
         cls, episodes: Iterable[Episode], names: Sequence[str] | None = None, *, where: str = "data"
     ) -> "Demonstrations":
-        """Lay episodes end to end. Without `names`, demonstrators are called as the episodes call them."""
+        """Concatenate episodes. Without `names`, demonstrators have the names or numbers in the episodes."""
         episodes = list(episodes)
         if not episodes:
             refuse(where, "no episodes", "at least one", "give the episodes of every demonstrator")
@@ -118,12 +118,12 @@ class Demonstrations(eqx.Module):
 
     @property
     def observation(self) -> Shaped[Array, "N *obs"]:
-        """The observation each action was taken on."""
+        """The observation before each action."""
         return self.obs[self.row]
 
     @property
     def next_observation(self) -> Shaped[Array, "N *obs"]:
-        """The observation each action led to."""
+        """The observation after each action."""
         return self.obs[self.row + 1]
 
     @property
@@ -143,7 +143,7 @@ class Demonstrations(eqx.Module):
 
     @property
     def recordings(self) -> Int[np.ndarray, " E"]:
-        """The recording that each episode is a part of: a number of its own, unless `without` has cut some."""
+        """The number of the recording of each episode; parts of a recording that `without` has cut share one."""
         return np.arange(self.episodes) if self.part_of is None else np.asarray(self.part_of)
 
     def returns(self) -> Float[np.ndarray, " E"] | None:
@@ -151,7 +151,7 @@ class Demonstrations(eqx.Module):
         return None if self.reward is None else np.add.reduceat(np.asarray(self.reward, np.float64), self.start)
 
     def take(self, episodes: Sequence[int] | Int[np.ndarray, " K"]) -> "Demonstrations":
-        """These episodes, in this order, repeats allowed; demonstrators without any left drop out."""
+        """These episodes, in this order, repeats allowed; demonstrators without episodes are dropped."""
         chosen = np.asarray(episodes, np.int64)
         bad = chosen[(chosen < 0) | (chosen >= self.episodes)]
         if len(chosen) == 0 or len(bad):
@@ -170,7 +170,7 @@ class Demonstrations(eqx.Module):
         return self._gather(np.flatnonzero(np.isin(self.owner, chosen)), np.array(chosen))
 
     def split(self) -> list[Episode]:
-        """The episodes one by one, arrays shared: what `from_episodes` puts together."""
+        """The episodes as a list, which shares the arrays: the inverse of `from_episodes`."""
         parts = []
         for first, length, row, who in zip(self.start, self.length, self.row[self.start], self.owner, strict=True):
             steps = slice(first, first + length)
@@ -181,9 +181,9 @@ class Demonstrations(eqx.Module):
         return parts
 
     def without(self, transitions: Int[np.ndarray, " K"]) -> "Demonstrations":
-        """The same data without these transitions, each of which cuts its episode short; everyone must have one left.
+        """The same data without these transitions; every demonstrator must have one left.
 
-        The part after it is an episode of its own; `recordings` says what was one before.
+        The parts before and after a transition become separate episodes of one recording, see `recordings`.
         """
         keep = np.setdiff1d(np.arange(self.transitions), transitions)
         if len(keep) == self.transitions:
@@ -212,7 +212,7 @@ class Demonstrations(eqx.Module):
         )
 
     def by_episode(self) -> "Demonstrations":
-        """The same data, arrays shared, with every episode its own demonstrator: for identities that are unknown."""
+        """The same data with a demonstrator for every episode, for unknown identities."""
         names = tuple(f"episode {i}" for i in range(self.episodes))
         return dataclasses.replace(self, demonstrator=self.episode, names=names, part_of=None)
 
@@ -221,7 +221,7 @@ class Demonstrations(eqx.Module):
         checks.check({name: getattr(self, name) for name in ("obs", "action", *COLUMNS)}, self.names, where)
 
     def _gather(self, chosen: Int[np.ndarray, " K"], demonstrators: Int[np.ndarray, " d"]) -> "Demonstrations":
-        """A copy of the chosen episodes, their demonstrators renumbered by their place in `demonstrators`."""
+        """A copy of the chosen episodes, with demonstrators numbered by their place in `demonstrators`."""
         first, length = self.start[chosen], self.length[chosen]
         keep = lazy.spans(np.arange(self.transitions), first, length)
         place = np.zeros(self.demonstrators, self.demonstrator.dtype)
@@ -241,7 +241,7 @@ class Demonstrations(eqx.Module):
         )
 
     def _parts_taken(self, chosen: Int[np.ndarray, " K"]) -> Int[np.ndarray, " K"]:
-        """The recordings of these episodes, numbered as they come; each copy of an episode is in one of its own."""
+        """The recordings of these episodes, renumbered; each copy of an episode gets another recording."""
         seen: dict[int, int] = {}
         number: dict[tuple[int, int], int] = {}
         parts = []
@@ -255,7 +255,7 @@ def _number(owners: list, names: Sequence[str] | None, where: str) -> tuple[Int[
     """Demonstrator of each episode as a number, and the names."""
     if names is None and all(isinstance(o, str) for o in owners):
         names = list(dict.fromkeys(owners))
-    elif names is None:  # more demonstrators than episodes cannot be: a stray number must not make a billion names
+    elif names is None:  # at most one for each episode: a wrong number must not make a billion names
         most = max(int(o) for o in owners if not isinstance(o, str))
         names = [f"demonstrator {i}" for i in range(min(most + 1, len(owners)))]
     number = {name: i for i, name in enumerate(names)}

@@ -1,35 +1,30 @@
-"""Demonstrations on disk: one ``.npz`` file, which NumPy alone can read and write; and files of other programs.
+"""Load and save demonstrations: as one ``.npz`` file, or in the formats of other programs.
 
-The former is a zip archive of ``.npy`` arrays, without pickled objects. N transitions in E episodes by D demonstrators:
-
-================  =====================  ==========================================================================
-entry             dtype and shape        meaning
-================  =====================  ==========================================================================
-``format``        text, ()               ``"irleed-demonstrations"``
-``version``       integer, ()            1
-``obs``           numbers, (N + E, ...)  every episode's T + 1 observations, episode after episode
-``row``           int32 or int64, (N,)   ``obs[row]`` is where an action was taken, ``obs[row + 1]`` where it led
-``action``        numbers, (N, ...)      what was done; whole numbers from 0 if actions are discrete
-``terminated``    bool, (N,)             the task ended here; only at the last step of an episode
-``truncated``     bool, (N,)             the clock ran out here; the last step has this flag or ``terminated``
-``demonstrator``  int32 or int64, (N,)   who acted, 0 to D - 1
-``episode``       int32 or int64, (N,)   0 to E - 1, in order
-``names``         text, (D,)             what the demonstrators are called, each name once
-``reward``        float32/float64, (N,)  optional; used to check and to report, never to learn
-================  =====================  ==========================================================================
-
-"Numbers" are booleans, integers or floats of at most 64 bits, all finite. Large observations (`irleed.data.lazy.LARGE`)
-that were stored without compression stay in the file, and their checksum is not verified.
+The former is a zip archive of ``.npy`` arrays without pickled objects; `docs/data.md` lists them. Large observations
+(`irleed.data.lazy.LARGE`) that were stored without compression stay in the file, and their checksum is not verified.
 """
 
 import os
 from pathlib import Path
 from typing import Any
 
-from irleed._io.npz import Layout, printable, read_npz, write_npz
+from irleed._io.arrays import Layout, read_npz, write_npz
+from irleed._io.text import printable
 from irleed.data import lazy
-from irleed.data.demonstrations import Demonstrations
-from irleed.data.formats import ReadOptions, minari, read_folder, recognise
+from irleed.data.demonstrations import Demonstrations, Episode
+from irleed.data.formats import (
+    Format,
+    ReadOptions,
+    atari_grand_challenge,
+    imitation,
+    inside,
+    iq_learn,
+    lerobot,
+    minari,
+    refuse,
+    robomimic,
+    tables,
+)
 from irleed.errors import ConfigError, DataError
 
 MINARI = "minari:"
@@ -41,12 +36,23 @@ LAYOUT = Layout(
     optional=("reward",),
     writer="irleed.data.save",
 )
+# Folders first; robomimic before D4RL, which recognises any HDF5 file.
+FORMATS = (
+    minari.FORMAT,
+    lerobot.FORMAT,
+    imitation.FORMAT,
+    atari_grand_challenge.FORMAT,
+    robomimic.FORMAT,
+    robomimic.D4RL,
+    iq_learn.FORMAT,
+    tables.FORMAT,
+)
 
 
 def load(path: str | os.PathLike[str], reading: ReadOptions | None = None) -> Demonstrations:
-    """Read and check demonstrations: a file of ours, or of one of `irleed.data.formats`, told apart by content.
+    """Read and validate demonstrations in irleed's own format or one of `irleed.data.formats`, recognised by content.
 
-    ``minari:ID`` is a data set that Minari keeps. Whatever is wrong with it is a one-line `DataError`.
+    ``minari:ID`` is a data set in Minari's local folder. Errors are one-line `DataError`s.
     """
     reading = ReadOptions() if reading is None else reading
     place = Path(path)
@@ -64,7 +70,7 @@ def load(path: str | os.PathLike[str], reading: ReadOptions | None = None) -> De
 
 
 def _is_npz(path: Path) -> bool:
-    """Whether it is a zip archive, or nothing else that is known: then that reader says what is wrong."""
+    """Whether it is a zip archive, or of no known format: then the reader of `.npz` files refuses it."""
     try:
         if not path.is_file():  # a pipe would be waited for
             return not path.is_dir()
@@ -80,9 +86,7 @@ def _load_npz(path: str | os.PathLike[str], reading: ReadOptions) -> Demonstrati
         got, expected = reading.named or reading.action or reading.obs[0], "no choice: such files name one of each"
         raise ConfigError(where, got=got, expected=expected, remedy="leave the choice out")
     stored = lazy.member(Path(path), "obs")
-    budget = reading.budget()
-    budget.admit(path)
-    columns: dict[str, Any] = dict(read_npz(path, LAYOUT, budget.take, () if stored is None else ("obs",)))
+    columns: dict[str, Any] = dict(read_npz(path, LAYOUT, reading.budget(), () if stored is None else ("obs",)))
     if stored is not None:
         columns["obs"] = lazy.LazyRows.of(stored)
     names = columns.pop("names")
@@ -96,10 +100,33 @@ def _load_npz(path: str | os.PathLike[str], reading: ReadOptions) -> Demonstrati
 
 
 def save(demonstrations: Demonstrations, path: str | os.PathLike[str], *, compress: bool = True) -> None:
-    """Write a file that `load` reads back equal: complete, or not at all.
+    """Write a file for `load`, atomically.
 
     Without `compress` the file is larger, and written many times faster.
     """
     demonstrations.validate(printable(path))
     columns = {name: getattr(demonstrations, name) for name in LAYOUT.required + LAYOUT.optional}
     write_npz(path, LAYOUT, columns, compress=compress)
+
+
+def recognise(path: Path) -> Format | None:
+    """The format of a file or folder, by its content."""
+    if not (path.is_file() or path.is_dir()):  # a pipe would be waited for
+        return None
+    return next((kind for kind in FORMATS if kind.recognises(path)), None)
+
+
+def read_folder(path: Path, reading: ReadOptions) -> Demonstrations:
+    """A folder of files of any format; the demonstrator of a file with only one is named after the file."""
+    found = [(file, recognise(file)) for file in sorted(path.iterdir()) if inside(path, file).is_file()]
+    known = [(file, kind) for file, kind in found if kind is not None]
+    if not known:
+        names = ", ".join(kind.name for kind in FORMATS)
+        refuse(path, "a folder with no file that is known", f"files of {names}", "name a file, or convert it")
+    episodes: list[Episode] = []
+    for file, kind in known:
+        data = kind.read(file, reading)
+        for episode in data.split():
+            name = file.stem if data.demonstrators == 1 else f"{file.stem}, {episode.demonstrator}"
+            episodes.append(Episode(episode.obs, episode.action, episode.terminated, name, episode.reward))
+    return Demonstrations.from_episodes(episodes, where=str(path))

@@ -1,4 +1,4 @@
-"""Rows of observations that stay on disk until they are asked for, and the places they can be read from."""
+"""Rows of observations that stay on disk until they are indexed, and the sources they are read from."""
 
 import abc
 import dataclasses
@@ -12,24 +12,25 @@ from typing import Any
 
 import numpy as np
 
-from irleed._io.npz import CORRUPT, npy_header, printable
+from irleed._io.arrays import CORRUPT, npy_header
+from irleed._io.text import printable
 from irleed._typing import Array, Int, Shaped
 from irleed.errors import ConfigError, DataError
 
 
 class Source(abc.ABC):
-    """A place that rows of one shape and dtype can be read from, in any thread, and in any process it is sent to."""
+    """A source of rows of one shape and dtype, to be read in any thread, or in another process once pickled."""
 
     shape: tuple[int, ...]  # rows first
     dtype: np.dtype
 
     @abc.abstractmethod
     def read(self, rows: Int[np.ndarray, " K"]) -> np.ndarray:
-        """These rows, which increase from one to the next."""
+        """These rows, in increasing order."""
 
 
 class InMemory(Source):
-    """Rows of an array, among others that are not."""
+    """Rows of an array in memory."""
 
     def __init__(self, values: np.ndarray):
         self.values, self.shape, self.dtype = values, values.shape, values.dtype
@@ -41,9 +42,9 @@ class InMemory(Source):
 
 @dataclasses.dataclass(frozen=True)
 class InFile(Source):
-    """Rows of an array that lies in a file as it would in memory: of a ``.npy`` file, or of HDF5 in one block.
+    """Rows of an array that is stored contiguously in a file, as in ``.npy`` files or in one block of HDF5.
 
-    They are read where they are put; in a map of the file, one that was cut short since would end the process.
+    They are not memory-mapped: truncating the file would then end the process.
     """
 
     path: Path
@@ -52,7 +53,7 @@ class InFile(Source):
     dtype: np.dtype
 
     def read(self, rows: Int[np.ndarray, " K"]) -> np.ndarray:
-        """Rows of the file, each run of neighbours at once."""
+        """Rows of the file, consecutive ones at once."""
         values = np.empty((len(rows), *self.shape[1:]), self.dtype)
         room, size = values.reshape(-1).view(np.uint8).data, values.itemsize * math.prod(self.shape[1:])
         try:
@@ -61,14 +62,14 @@ class InFile(Source):
                     file.seek(self.offset + int(rows[begin]) * size)
                     _fill(file, room[begin * size : end * size])
         except (OSError, EOFError) as error:
-            got = f"what cannot be read ({' '.join(str(error).split())})"
+            got = f"content that cannot be read ({' '.join(str(error).split())})"
             expected, remedy = "the rows that were there", "copy or write it again"
             raise DataError(printable(self.path), got=got, expected=expected, remedy=remedy) from error
         return values.astype(self.dtype.newbyteorder("="), copy=False)
 
 
 def runs(rows: Int[np.ndarray, " K"]) -> Iterator[tuple[int, int]]:
-    """Where each run of neighbours begins and ends, of rows that increase."""
+    """Begin and end of each run of consecutive rows, which are in increasing order."""
     return itertools.pairwise([0, *(np.flatnonzero(np.diff(rows) != 1) + 1).tolist(), len(rows)])
 
 
@@ -80,13 +81,13 @@ def _fill(file: io.RawIOBase, room: memoryview) -> None:
         room = room[count:]
 
 
-LARGE = 1 << 28  # bytes of observations from which on they stay where they are
-MOST = 1 << 32  # bytes that may be read at once: more is an oversight, and would end in a lack of memory
-CHUNK = 1 << 25  # bytes of a chunk, where all of a large array has to be seen
+LARGE = 1 << 28  # bytes of observations from which on they stay on disk
+MOST = 1 << 32  # bytes that may be read at once; more would exhaust memory
+CHUNK = 1 << 25  # bytes of a chunk, where all of a large array is read
 
 
 class SideBySide(Source):
-    """The same rows of several, as vectors, one after the other."""
+    """The same rows of several arrays, as concatenated vectors."""
 
     def __init__(self, parts: "Sequence[np.ndarray | LazyRows]"):
         self.parts = tuple(parts)
@@ -99,7 +100,7 @@ class SideBySide(Source):
 
 
 class LazyRows:
-    """Rows of one or more sources, one stretch after the other. Indexing the first axis reads; nothing else does."""
+    """Rows of one or more sources, as a list of stretches. Only indexing the first axis reads."""
 
     def __init__(self, sources: Sequence[Source], source: Any, first: Any, length: Any):
         """Stretch k is `length[k]` rows of `sources[source[k]]` from `first[k]` on."""
@@ -136,7 +137,7 @@ class LazyRows:
         return self.size * self.dtype.itemsize
 
     def __getitem__(self, index: Any) -> np.ndarray:
-        """Read rows by number, slice, or array of numbers in any order, repeats allowed."""
+        """Read rows by number, slice, or array of numbers."""
         if isinstance(index, int | np.integer):
             return self._read(self._numbers(np.array([index])))[0]
         if isinstance(index, slice):
@@ -144,11 +145,11 @@ class LazyRows:
         return self._read(self._numbers(np.asarray(index)))
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        """All of it, where that is not too much."""
+        """All rows, if they are not too large."""
         return self[:].astype(dtype or self.dtype, copy=False)
 
     def spans(self, first: Int[np.ndarray, " K"], length: Int[np.ndarray, " K"]) -> "LazyRows":
-        """The rows ``first[k] .. first[k] + length[k] - 1`` of every k, one after the other, without reading."""
+        """The rows ``first[k] .. first[k] + length[k] - 1`` of every k, concatenated, without reading."""
         stop = first + length
         low, high = (np.searchsorted(self.start, edge, side="right") - 1 for edge in (first, stop - 1))
         count = high - low + 1  # stretches that each span reaches into
@@ -186,7 +187,7 @@ class LazyRows:
 
 
 def check_size(size: int) -> None:
-    """Refuse to read so many bytes at once that memory would not hold them."""
+    """Refuse to read more than `MOST` bytes at once."""
     if size > MOST:
         got, expected = f"{size / 1e9:.1f} GB to be read at once", f"at most {MOST / 1e9:.1f}"
         remedy = "train on irleed.data.Batches, or take some of the episodes"
@@ -203,7 +204,7 @@ def part(rows: Any, start: int | np.integer, stop: int | np.integer) -> Any:
 def spans(
     rows: Shaped[Array | LazyRows, "R *obs"], first: Int[np.ndarray, " K"], length: Int[np.ndarray, " K"]
 ) -> Shaped[Array | LazyRows, "M *obs"]:
-    """The rows ``first[k] .. first[k] + length[k] - 1`` of every k, one after the other."""
+    """The rows ``first[k] .. first[k] + length[k] - 1`` of every k, concatenated."""
     if isinstance(rows, LazyRows):
         return rows.spans(first, length)
     before = np.cumsum(length) - length
@@ -211,12 +212,12 @@ def spans(
 
 
 def settled(rows: LazyRows) -> np.ndarray | LazyRows:
-    """Read what is not large; the rest stays where it is."""
+    """Read the rows unless they are large."""
     return rows if rows.nbytes >= LARGE else rows[:]
 
 
 def concatenate(parts: Sequence[np.ndarray | LazyRows]) -> np.ndarray | LazyRows:
-    """Rows one after the other; lazy if any of them are."""
+    """Concatenated rows; lazy if any of them are."""
     arrays = [part for part in parts if isinstance(part, np.ndarray)]
     if len(arrays) == len(parts):
         return np.concatenate(arrays)
@@ -229,14 +230,14 @@ def concatenate(parts: Sequence[np.ndarray | LazyRows]) -> np.ndarray | LazyRows
 
 
 def chunks(rows: Array | LazyRows, size: int = CHUNK) -> Iterator[tuple[int, np.ndarray]]:
-    """All rows, a few at a time, each few with the number of its first."""
+    """All rows in chunks, each with the number of its first row."""
     step = max(1, size * len(rows) // max(1, rows.nbytes))
     for start in range(0, len(rows), step):
         yield start, np.asarray(rows[start : start + step])
 
 
 def member(path: Path, name: str) -> InFile | None:
-    """An array of an ``.npz`` file as it lies there, if it is large and was stored without compression."""
+    """A large array of an ``.npz`` file, if it was stored without compression."""
     try:
         if not path.is_file():  # a pipe would be waited for
             return None

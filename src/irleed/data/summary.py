@@ -1,6 +1,6 @@
-"""What is in a data set, what looks odd about it, and what makes a fit of it doubtful.
+"""Summary statistics and warnings of a data set.
 
-`summarise` is the content of ``irleed inspect``; `cautions` are sentences for it, for ``irleed fit`` and the report.
+`summarise` is the content of ``irleed inspect``; `cautions` are warnings in it, in ``irleed fit`` and in the report.
 """
 
 import hashlib
@@ -11,14 +11,13 @@ from typing import Any
 import numpy as np
 
 from irleed._typing import Array, Bool, Float, Int, Shaped
-from irleed.data.choices import choices, sentences
-from irleed.data.conditioning import Outliers, Ranges, measured
+from irleed.data.conditioning import Outliers, Ranges, choices, measured, sentences
 from irleed.data.demonstrations import Demonstrations
 from irleed.data.lazy import LazyRows, chunks
 from irleed.data.transitions import are_choices
 
-FEW = 10  # transitions: with fewer, nobody is ranked
-NARROW = 0.1  # of the width of the bounds
+FEW = 10  # transitions: demonstrators with fewer are not ranked
+NARROW = 0.1  # range of an action entry, relative to its bounds
 MOST_NAMED = 4
 
 
@@ -27,10 +26,10 @@ def cautions(
     bounds: tuple[Float[np.ndarray, " A"], Float[np.ndarray, " A"]] | None = None,
     obs: Ranges | None = None,
 ) -> list[str]:
-    """Outliers, values that single precision cannot tell apart, narrow actions, and demonstrators with few transitions.
+    """Warnings of outliers, single precision, narrow actions, and demonstrators with few transitions.
 
-    `bounds` are the environment's, of continuous actions; without, those from -1 to 1 are meant, if all are in there.
-    `obs` are the ranges of the observations, where they are known already.
+    `bounds` are those of continuous actions in the environment, by default -1 to 1 if all actions are within; `obs` are
+    the ranges of the observations, if they are known already.
     """
     obs = ranges_of(data.obs) if obs is None else obs
     found = [] if obs is None else [*_outliers(data, obs, "observation"), *_coarse(obs)]
@@ -43,12 +42,12 @@ def cautions(
 
 
 def ranges_of(obs: Shaped[Array | LazyRows, "R ..."]) -> Ranges | None:
-    """Of observations; None where they are pixels, flags or numbers of states, which cannot be off."""
+    """Ranges of observations; None for pixels, flags and numbers of states."""
     return Ranges.of(obs, standardised=True) if measured(obs) else None
 
 
 def few(data: Demonstrations, so: str = "networks give them no intervals and no rank") -> list[str]:
-    """Who has too few transitions to be ranked among others, and what follows."""
+    """A warning of demonstrators with too few transitions to be ranked, and its consequence `so`."""
     count = np.bincount(np.asarray(data.demonstrator), minlength=data.demonstrators)
     who = np.flatnonzero(count < FEW)
     if data.demonstrators == 1 or not len(who):
@@ -58,7 +57,7 @@ def few(data: Demonstrations, so: str = "networks give them no intervals and no 
 
 
 def narrow(ranges: Ranges, low: Float[np.ndarray, " A"], high: Float[np.ndarray, " A"]) -> Bool[np.ndarray, " A"]:
-    """Entries whose values, outliers apart, take up less than a tenth of these bounds."""
+    """Entries whose range, without outliers, is less than a tenth of these bounds."""
     return ranges.maximum - ranges.minimum < NARROW * (np.asarray(high, float) - low)
 
 
@@ -70,12 +69,12 @@ def _narrow(ranges: Ranges, bounds: tuple[np.ndarray, np.ndarray] | None) -> lis
     if not len(entries):
         return []
     ends = [f"{e} ({ranges.minimum[e]:.3g} to {ranges.maximum[e]:.3g} of {low[e]:g} to {high[e]:g})" for e in entries]
-    whose = "the range from -1 to 1" if bounds is None else "the environment's bounds"
-    return [f"action entries far narrower than {whose}, as if in another unit: {_some(ends)}"]
+    limits = "the range from -1 to 1" if bounds is None else "the environment's bounds"
+    return [f"action entries far narrower than {limits}, as if in another unit: {_some(ends)}"]
 
 
 def _outliers(data: Demonstrations, ranges: Ranges, what: str) -> list[str]:
-    """Where the farthest value of each entry is, and how far."""
+    """The farthest outlier of each entry."""
     shown = [_outlier(data, ranges, each, what) for each in ranges.outliers[:MOST_NAMED]]
     left = len(ranges.outliers) - len(shown)
     return shown + ([f"{left} more {what} entries have outliers"] if left else [])
@@ -96,7 +95,7 @@ def _outlier(data: Demonstrations, ranges: Ranges, found: Outliers, what: str) -
 
 
 def _place(data: Demonstrations, row: int, what: str) -> tuple[int, int]:
-    """Episode and step of a row of observations, which has one more an episode than there are actions."""
+    """Episode and step of a row of actions, or of observations, of which an episode has one more."""
     start: Int[np.ndarray, " E"] = data.start + (np.arange(data.episodes) if what == "observation" else 0)
     episode = int(np.searchsorted(start, row, side="right")) - 1
     return episode, row - int(start[episode])
@@ -107,8 +106,8 @@ def _coarse(ranges: Ranges) -> list[str]:
     if not len(entries):
         return []
     ends = [f"{e} ({ranges.low[e]:.12g} to {ranges.high[e]:.12g})" for e in entries]
-    said = "observation entries whose values single precision hardly tells apart"
-    return [f"{said}: {_some(ends)}; subtract a constant before agents play in such an environment"]
+    problem = "observation entries whose values single precision hardly tells apart"
+    return [f"{problem}: {_some(ends)}; subtract a constant before agents play in such an environment"]
 
 
 def _some(parts: Sequence[str]) -> str:
@@ -116,8 +115,8 @@ def _some(parts: Sequence[str]) -> str:
     return ", ".join(parts[:MOST_NAMED]) + more
 
 
-MOST_VALUES = 1000  # a histogram of more actions than this tells nobody anything
-MOST_ENTRIES = 64  # ranges and histograms of more entries than this are too many to look at
+MOST_VALUES = 1000  # of discrete actions in a histogram
+MOST_ENTRIES = 64  # with ranges and histograms
 MOST_LISTED = 8
 BINS = 20
 
@@ -131,8 +130,8 @@ def summarise(demonstrations: Demonstrations) -> dict[str, Any]:
     if they are one whole number each, and else ``histograms``, one for every entry. ``length`` and ``returns`` are
     those of episodes: ``min``, ``mean``, ``max`` and ``histogram``; a histogram has ``edges`` and ``counts``.
     ``reward`` is ``min`` and ``max`` of a step. ``repeated`` counts episodes that are like an earlier one, ``within``
-    and ``between`` demonstrators, and says what was ``compared``. What is not
-    there is None; ``warnings`` are sentences.
+    and ``between`` demonstrators, and says what was ``compared``. Missing values
+    are None; ``warnings`` are sentences.
     """
     data, action = demonstrations, np.asarray(demonstrations.action)
     histogram, returns = _histogram(action), data.returns()
@@ -213,7 +212,7 @@ def _spread(values: np.ndarray) -> dict[str, Any]:
 
 
 def _binned(values: np.ndarray) -> dict[str, Any]:
-    """Counts between edges; a single value has one bin, and so have whole numbers each if they are few."""
+    """Counts between edges; few whole numbers have a bin each."""
     low, high = values.min(), values.max()
     if low == high:
         return {"edges": [low.item(), high.item()], "counts": [len(values)]}
@@ -232,7 +231,7 @@ def _histograms(action: np.ndarray) -> list[dict[str, Any]] | None:
 
 
 def _histogram(action: np.ndarray) -> dict[int, int] | None:
-    """Count of each value from 0 (or the smallest) to the largest, unused ones too; None if not discrete."""
+    """Count of each value from 0 (or the smallest) to the largest; None if actions are not discrete."""
     if action.dtype.kind == "f" or action.size != len(action):
         return None
     low, high = min(0, int(action.min())), int(action.max())
@@ -260,7 +259,7 @@ def _constant(facts: dict[str, Any], what: str) -> list[str]:
 
 
 def _unused(histogram: dict[int, int] | None) -> list[str]:
-    """Action values below the largest that nobody took."""
+    """Action values below the largest that never occur."""
     unused = [str(value) for value, count in (histogram or {}).items() if count == 0]
     if not unused:
         return []
@@ -268,9 +267,9 @@ def _unused(histogram: dict[int, int] | None) -> list[str]:
 
 
 def _repeated(data: Demonstrations) -> dict[str, Any]:
-    """How many episodes are like an earlier one, of the same demonstrator and of others, and the first of the latter.
+    """Numbers of episodes equal to an earlier one, of the same and of another demonstrator, and an example.
 
-    Of large data, only the actions and the first and last observation of an episode are compared.
+    Of large data, only actions and the first and last observation are compared.
     """
     owner = data.owner
     _, alike = np.unique(_fingerprints(data), return_inverse=True)
@@ -289,7 +288,7 @@ def _repeated(data: Demonstrations) -> dict[str, Any]:
 
 
 def _copied(data: Demonstrations, repeated: dict[str, Any]) -> list[str]:
-    """Episodes that occur under several demonstrators, bit for bit."""
+    """Equal episodes of several demonstrators."""
     if repeated["example"] is None:
         return []
     copy, source = repeated["example"]
@@ -300,7 +299,7 @@ def _copied(data: Demonstrations, repeated: dict[str, Any]) -> list[str]:
 
 
 def _fingerprints(data: Demonstrations) -> Int[np.ndarray, " E"]:
-    """A 64-bit digest of each episode's actions and observations; of those that stay on disk, the first and last."""
+    """A 64-bit digest of each episode's actions and observations; of lazy ones, the first and last."""
     obs, action = data.obs, np.ascontiguousarray(data.action)
     start, length, row = data.start, data.length, np.asarray(data.row)[data.start]
     digests = []

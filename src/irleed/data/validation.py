@@ -1,4 +1,4 @@
-"""What makes columns of numbers a data set: every check, and the layout that they check for.
+"""Validation of the columns of a data set.
 
 Episodes lie end to end: an episode of T transitions has T + 1 rows of observations, and no observation is stored twice.
 """
@@ -48,7 +48,7 @@ def check(columns: Columns, names: tuple[str, ...], where: str) -> None:
 
 
 def refuse(where: str, got: object, expected: object, remedy: str) -> NoReturn:
-    """Raise a `DataError` in the house style."""
+    """Raise a `DataError`."""
     raise DataError(where, got=got, expected=expected, remedy=remedy)
 
 
@@ -58,7 +58,7 @@ def starts(episode: Int[np.ndarray, " N"]) -> Int[np.ndarray, " E"]:
 
 
 def end_to_end(episode: Int[np.ndarray, " N"]) -> Int[np.ndarray, " N"]:
-    """The row of each transition: every episode before it has one row more than transitions."""
+    """The row of each transition: every earlier episode has one row more than transitions."""
     dtype = np.int32 if 2 * len(episode) < np.iinfo(np.int32).max else np.int64
     return np.arange(len(episode), dtype=dtype) + episode.astype(dtype)
 
@@ -201,7 +201,7 @@ def _check_flags(
 
 
 def _check_finite(name: str, values: Array | LazyRows, start: Int[np.ndarray, " E"], where: str) -> None:
-    """Every value is a number; if not, the message says which is the first, how many there are, and where they are."""
+    """Every value is finite; else the message names the first, the number and the places of the others."""
     if values.dtype.kind != "f":
         return
     rows, entries = np.zeros(0, np.int64), np.zeros(math.prod(values.shape[1:]), np.int64)

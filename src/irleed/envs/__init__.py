@@ -1,9 +1,9 @@
-"""Environments, three kinds of them behind one time step.
+"""Environments of three kinds behind one time step.
 
-- `step`: the canonical time step, what actions there are, and the interface of environments in JAX.
-- `mdp`: finite MDPs, with gridworlds and Gymnasium's tabular environments.
-- `jax`: environments in pure JAX: CartPole, and probes whose values are known.
-- `host`: environments of Gymnasium, envpool, ALE and MuJoCo, many lanes that step together.
+- `step`: the canonical time step, action spaces, and the interface of environments in JAX.
+- `mdp`: finite MDPs, gridworlds, and Gymnasium's tabular environments.
+- `jax`: CartPole in pure JAX.
+- `host`: many lanes of an environment of Gymnasium, envpool, ALE or MuJoCo; `engines` makes them.
 """
 
 from irleed.envs.step import AbstractEnv, Actions, Bounds, Transition

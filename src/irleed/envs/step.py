@@ -1,7 +1,7 @@
-"""The canonical time step, and environments that run on the device.
+"""The canonical time step, action spaces, and the interface of environments in JAX.
 
-Engines disagree about what happens when an episode ends: where the last observation is, and whether an action is
-ignored afterwards. All of them are brought to one `Transition` here; nothing past it knows which engine it came from.
+Engines disagree about what happens when an episode ends: where the last observation is, and whether the next action is
+ignored. All of them return the same `Transition`.
 """
 
 import abc
@@ -19,11 +19,11 @@ EnvState = TypeVar("EnvState", bound=eqx.Module)  # arrays alone: the same shape
 
 
 class Bounds(eqx.Module):
-    """What actions can be where they are vectors of A numbers: each from `low` to `high`, in single precision.
+    """The space of actions that are vectors of A numbers, each from `low` to `high`, in single precision.
 
     Some entries are choices: among a few `values`, or between these and all other numbers within the bounds (`free`).
-    Others have no values, and are free. There is nothing to trace in it: like the number of discrete actions, it can be
-    a static argument.
+    Others have no values, and are free. All fields are static: it can be a static argument, as the number of discrete
+    actions can.
     """
 
     _low: tuple[float, ...] = eqx.field(static=True)
@@ -45,22 +45,22 @@ class Bounds(eqx.Module):
 
     @property
     def low(self) -> Float[np.ndarray, " A"]:
-        """The least each number can be."""
+        """The lower bounds."""
         return np.asarray(self._low, np.float32)
 
     @property
     def high(self) -> Float[np.ndarray, " A"]:
-        """The most each number can be."""
+        """The upper bounds."""
         return np.asarray(self._high, np.float32)
 
     @property
     def size(self) -> int:
-        """How many numbers an action has, A."""
+        """Numbers in an action, A."""
         return len(self._low)
 
     @property
     def options(self) -> tuple[int, ...]:
-        """Of each entry, the number of its values and one more if it is free besides; 0 of those without values."""
+        """For each entry, the number of its values, plus one if it is free besides; 0 for those without values."""
         return tuple(len(own) + free if own else 0 for own, free in zip(self.values, self.free, strict=True))
 
     @property
@@ -70,7 +70,7 @@ class Bounds(eqx.Module):
 
     @property
     def inside(self) -> "Bounds":
-        """Those of the free entries, as if they had no values."""
+        """The bounds of the free entries, without values."""
         free = list(self.free)
         return Bounds(self.low[free], self.high[free])
 
@@ -79,28 +79,26 @@ Actions = int | Bounds  # the number of discrete actions, or the bounds of vecto
 
 
 class Transition(eqx.Module):
-    """What happened in one step; with leading axes, in many.
+    """One step of an environment; with leading axes, many.
 
-    At most one of the two flags is set: a task that ends just as the clock runs out has *terminated*. The episode is
-    over where either is.
+    At most one of the two flags is set: a terminal state at the time limit counts as terminated. The episode is over
+    where either is set.
     """
 
     obs: Shaped[Array, "*obs"]
     action: Shaped[Array, "..."]  # whole numbers, or vectors along the last axis
-    reward: Float[Array, "*lanes"]  # for reports and for training experts; imitation never looks at it
-    terminated: Bool[Array, "*lanes"]  # the task ended: do not bootstrap
-    truncated: Bool[Array, "*lanes"]  # the clock ran out: bootstrap from next_obs
-    next_obs: Shaped[Array, "*obs"]  # where the action led, never the first observation of the next episode
-    valid: Bool[Array, "*lanes"]  # False: the engine only reset here and ignored the action; leave the step out
+    reward: Float[Array, "*lanes"]  # for reports and for training experts; imitation does not use it
+    terminated: Bool[Array, "*lanes"]  # a terminal state was reached: do not bootstrap
+    truncated: Bool[Array, "*lanes"]  # the time limit was reached: bootstrap from next_obs
+    next_obs: Shaped[Array, "*obs"]  # never the first observation of the next episode
+    valid: Bool[Array, "*lanes"]  # False: the engine reset and ignored the action; leave the step out
 
 
 class AbstractEnv(eqx.Module, Generic[EnvState]):
     """An environment in pure JAX, for one lane; `jax.vmap` adds lanes.
 
-    An action is a whole number, one of A, or a vector of A numbers between bounds.
-
-    An environment says how it starts, what it shows and how it moves on. Beginning the next episode is the same for
-    all, and done by `step`.
+    An action is a whole number, one of A, or a vector of A numbers between bounds. Environments implement `reset`,
+    `observe` and `advance`; `step` is the same for all and resets at the end of an episode.
     """
 
     @property
@@ -111,29 +109,29 @@ class AbstractEnv(eqx.Module, Generic[EnvState]):
     @property
     @abc.abstractmethod
     def actions(self) -> int | Bounds:
-        """Number of actions, A; or what their A numbers can be."""
+        """Number of discrete actions, or the bounds of vectors."""
 
     @property
     @abc.abstractmethod
     def horizon(self) -> int:
-        """The most steps that an episode can have."""
+        """The time limit: the most steps of an episode."""
 
     @abc.abstractmethod
     def reset(self, key: Key) -> EnvState:
-        """Draw the beginning of an episode."""
+        """Draw the first state of an episode."""
 
     @abc.abstractmethod
     def observe(self, state: EnvState) -> Float[Array, "*obs"]:
-        """What is seen in a state, in single precision."""
+        """The observation of a state, in single precision."""
 
     @abc.abstractmethod
     def advance(
         self, key: Key, state: EnvState, action: Shaped[Array, "..."]
     ) -> tuple[EnvState, Float[Array, ""], Bool[Array, ""], Bool[Array, ""]]:
-        """Successor, reward, whether the task ended and, if it did not, whether the clock ran out."""
+        """Successor, reward, terminated, and truncated (the time limit was reached in a non-terminal state)."""
 
     def step(self, key: Key, state: EnvState, action: Shaped[Array, "..."]) -> tuple[EnvState, Transition]:
-        """Take an action. The state that comes back is to act in next: the beginning of a new episode, if one ended."""
+        """Take an action; the state returned is the first of a new episode if one ended."""
         move_key, reset_key = jax.random.split(key)
         successor, reward, terminated, truncated = self.advance(move_key, state, action)
         transition = Transition(

@@ -9,7 +9,7 @@ import numpy as np
 from safetensors.numpy import load_file
 
 from irleed._io.files import TEMPORARY, beside, file_digest, filling, write_signed, writing
-from irleed.data.formats.base import library
+from irleed.data.formats import library
 from irleed.errors import ConfigError
 from irleed.export.card import card
 from irleed.export.graph import OBSERVATION, OPSET, write_graph

@@ -10,8 +10,8 @@ from irleed.report.expertise import meaning, ranked
 from irleed.report.facts import PAPER
 from irleed.report.markup import counted, interval, listed, number
 from irleed.report.returns import demonstrators, policies, said
-from irleed.runs.fields import Fields, refuse
-from irleed.runs.kinds import FitRun
+from irleed.runs.directory import Fields, refuse
+from irleed.runs.reader import FitRun
 
 HEAD = """---
 library_name: irleed

@@ -11,6 +11,7 @@ from typing import Any, Literal, cast
 import numpy as np
 from rich.console import Console
 
+from irleed._io.arrays import EXPANSION
 from irleed._io.files import writing
 from irleed.algorithms.tabular.irleed import Irleed
 from irleed.algorithms.tabular.paper_protocol import Planned, Published, SoftQLearning
@@ -20,7 +21,6 @@ from irleed.algorithms.training import Progress
 from irleed.analysis import recordings
 from irleed.analysis.trivial import nearly_the_same
 from irleed.data import Demonstrations, ReadOptions, load
-from irleed.data.limits import EXPANSION
 from irleed.data.transitions import are_choices
 from irleed.envs.mdp import FiniteMDP, Gridworld, from_gymnasium, load_mdp
 from irleed.envs.step import AbstractEnv

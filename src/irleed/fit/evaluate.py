@@ -13,8 +13,7 @@ from irleed.policies.base import Policy
 from irleed.policies.tabular import TabularPolicy
 from irleed.rollout import AbstractBackend, DeviceBackend, HostBackend, policy_returns
 from irleed.rollout.evaluation import ReturnEstimate, demonstrated
-from irleed.runs.kinds import Estimate
-from irleed.runs.reader import read_fit
+from irleed.runs.reader import Estimate, read_fit
 
 EPISODES = 100
 

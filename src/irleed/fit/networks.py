@@ -13,9 +13,8 @@ from irleed._typing import Array, Int, Key, Shaped
 from irleed.algorithms.base import AbstractOffline, TrainState, initial_state, update_on
 from irleed.algorithms.iq import OfflineIrleed
 from irleed.algorithms.training import PARTS, Progress, in_parts, train_all
-from irleed.data.batches import Resamples, read_ahead, some_of_everyone
 from irleed.data.demonstrations import Demonstrations
-from irleed.data.transitions import Transitions, are_choices, stack
+from irleed.data.transitions import Resamples, Transitions, are_choices, read_ahead, some_of_everyone, stack
 from irleed.envs.step import Actions, Bounds
 from irleed.errors import DivergedError
 from irleed.fit import vectors

@@ -20,8 +20,7 @@ from irleed.report.markup import join, listing, paragraph
 from irleed.report.page import page, report
 from irleed.rollout.evaluation import ReturnEstimate
 from irleed.runs.directory import ANSWER, BASELINES, POLICY, fingerprint, open_run, plain
-from irleed.runs.kinds import FitRun
-from irleed.runs.reader import read_run
+from irleed.runs.reader import FitRun, read_run
 
 MOST_MAPS = 8
 READ = (POLICY, "data.json", "departures.json", "history.jsonl", "film.json", "film.webp", "film.png")

@@ -14,8 +14,7 @@ from irleed.algorithms.agent import AbstractAgent
 from irleed.algorithms.base import AbstractOffline
 from irleed.data import lazy
 from irleed.data import summary as cautions
-from irleed.data.choices import choices
-from irleed.data.conditioning import Conditioning, Ranges
+from irleed.data.conditioning import Conditioning, Ranges, choices
 from irleed.data.demonstrations import Demonstrations
 from irleed.data.transitions import are_choices
 from irleed.envs.step import Actions, Bounds

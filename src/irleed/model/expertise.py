@@ -13,7 +13,7 @@ from rich.text import Text
 
 from irleed._io import text as _text
 from irleed._typing import Array, Bool, Float, Int, Scalar
-from irleed.data.formats.base import library
+from irleed.data.formats import library
 from irleed.data.summary import FEW
 
 INTERVAL = 0.9

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from safetensors.numpy import save
 
+from irleed._io.arrays import Tensor, read_arrays, read_header, refusing
 from irleed._io.files import CHECKSUM, beside, digest
-from irleed._io.safetensors import Tensor, read_arrays, read_header, refusing
 from irleed._io.text import one_line, printable
 from irleed._typing import Array, Float
 from irleed.envs.step import Actions

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 
-from irleed._io.safetensors import refusing
+from irleed._io.arrays import refusing
 from irleed._typing import Array, Bool, Float, Shaped
 from irleed.data.conditioning import Conditioning
 from irleed.envs.step import Actions, Bounds

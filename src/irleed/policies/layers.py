@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from irleed._io.safetensors import Tensor
+from irleed._io.arrays import Tensor
 from irleed._typing import Array
 from irleed.data.conditioning import FIELDS, Conditioning
 from irleed.data.transitions import Inputs

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 
-from irleed._io.safetensors import Tensor
+from irleed._io.arrays import Tensor
 from irleed._io.text import one_line
 from irleed._typing import Array, Float, Int, Scalar
 from irleed.errors import SpaceError

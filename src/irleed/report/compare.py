@@ -7,7 +7,7 @@ from pathlib import Path
 from irleed.report import experiment, returns, svg
 from irleed.report.expertise import compared, judged, ranked
 from irleed.report.markup import Safe, element, figure, listed, number, paragraph, part, table
-from irleed.runs.kinds import Estimate, ExperimentRun, FitRun, Person, Run
+from irleed.runs.reader import Estimate, ExperimentRun, FitRun, Person, Run
 from irleed.runs.results import METHODS
 
 MOST_PEOPLE = 12

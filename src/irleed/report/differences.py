@@ -11,7 +11,7 @@ import numpy as np
 from irleed.report import svg
 from irleed.report.markup import Safe, data_uri, details, element, figure, join, listed, number, paragraph, table
 from irleed.report.svg import drawing
-from irleed.runs.kinds import Departures, FitRun, Situation
+from irleed.runs.reader import Departures, FitRun, Situation
 
 CELL = 20.0
 MOST_CELLS = 400  # each with its value at hand; larger grids are pictures

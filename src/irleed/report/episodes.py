@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from irleed.report import svg
 from irleed.report.markup import Safe, counted, details, figure, listed, paragraph, table
-from irleed.runs.kinds import EpisodeSkill, FitRun, Person
+from irleed.runs.reader import EpisodeSkill, FitRun, Person
 
 MOST_DRAWN, MOST_DOTS = 40, 200  # demonstrators, and episodes of each
 MOST_NAMED, MOST_ROWS = 6, 500

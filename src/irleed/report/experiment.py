@@ -6,8 +6,8 @@ from typing import Any
 
 from irleed.report import svg
 from irleed.report.markup import Safe, counted, details, element, figure, listed, number, paragraph, part, table
-from irleed.runs.fields import Fields
-from irleed.runs.kinds import Estimate, ExperimentRun
+from irleed.runs.directory import Fields
+from irleed.runs.reader import Estimate, ExperimentRun
 from irleed.runs.results import RETURN, Row
 
 MOST_PANELS = 16  # settings that have a plot each; more are a table with colours

@@ -9,7 +9,7 @@ from irleed._typing import Float
 from irleed.fit.posterior import better
 from irleed.report import episodes, svg
 from irleed.report.markup import Safe, counted, details, element, figure, listed, number, paragraph, part, table
-from irleed.runs.kinds import Estimate, FitRun, Person
+from irleed.runs.reader import Estimate, FitRun, Person
 
 MOST_DRAWN, MOST_ROWS = 40, 500
 MOST_CROSSED = 12  # demonstrators in the table of pairs

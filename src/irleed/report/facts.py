@@ -7,8 +7,8 @@ from typing import Any
 
 from irleed._io.text import one_line, shell
 from irleed.report.markup import Safe, details, element, listed, listing, number, paragraph, part, table
-from irleed.runs.fields import Fields
-from irleed.runs.kinds import ExperimentRun, FitRun, Run
+from irleed.runs.directory import Fields
+from irleed.runs.reader import ExperimentRun, FitRun, Run
 
 MOST_PEOPLE = 200
 # What `irleed fit` does unless told otherwise: a command that says it would be long, and no clearer.

@@ -10,7 +10,7 @@ import numpy as np
 
 from irleed._io.text import shortened, visible
 from irleed._typing import Shaped
-from irleed.runs.kinds import Estimate
+from irleed.runs.reader import Estimate
 
 COLOUR_TYPES = {1: 0, 3: 2, 4: 6}  # by channels: grey, colour, colour with opacity
 

@@ -13,8 +13,7 @@ from irleed.errors import ConfigError
 from irleed.report import compare, differences, experiment, expertise, facts, returns, validation
 from irleed.report.markup import Safe, counted, element, join, listed, listing, number, paragraph, part
 from irleed.runs.directory import REPORT
-from irleed.runs.kinds import ExperimentRun, FitRun, Run
-from irleed.runs.reader import read_run
+from irleed.runs.reader import ExperimentRun, FitRun, Run, read_run
 
 
 def report(runs: str | Path | Sequence[str | Path], out: str | Path | None = None) -> Path:

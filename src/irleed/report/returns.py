@@ -3,7 +3,7 @@
 from irleed._io.text import name
 from irleed.report import svg
 from irleed.report.markup import Safe, counted, element, figure, interval, listed, number, paragraph, part, table
-from irleed.runs.kinds import Estimate, FitRun
+from irleed.runs.reader import Estimate, FitRun
 
 MOST_DRAWN, MOST_ROWS = 40, 500
 MOST_POINTS, ROWS_OF_CURVE = 400, 40

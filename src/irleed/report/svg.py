@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from irleed.report.markup import Safe, element, interval, join, number
-from irleed.runs.kinds import Estimate
+from irleed.runs.reader import Estimate
 
 WIDTH, RIGHT = 440.0, 14.0
 ROW, FOOT, CAP = 24.0, 40.0, 5.0

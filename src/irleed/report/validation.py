@@ -10,8 +10,8 @@ from irleed._typing import Array, Float
 from irleed.report import svg
 from irleed.report.figures import COLOURS, LONGEST_NAME, styled
 from irleed.report.markup import Safe, element, figure, number, paragraph, part, table
-from irleed.runs.kinds import Estimate
-from irleed.runs.validation import Agreement, Validation
+from irleed.runs.reader import Estimate
+from irleed.runs.results import Agreement, Validation
 
 SIDE, LEFT, BOTTOM, TOP = 300.0, 62.0, 240.0, 14.0
 MOST_NAMED = 30  # people whose names are written in a scatter plot

@@ -14,8 +14,8 @@ from irleed.algorithms.agent import AbstractAgent, AgentState
 from irleed.algorithms.interaction import advance_on_host, begin_on_host, sound
 from irleed.algorithms.training import Losses, Progress, in_parts
 from irleed.data.transitions import Transitions
+from irleed.envs.engines import TASKS
 from irleed.envs.host import HostEnv, make_host
-from irleed.envs.host.mujoco import TASKS
 from irleed.envs.step import Transition
 from irleed.rollout.base import AbstractBackend, ActorAct, counted, greedy_action, how_many, in_steps
 from irleed.rollout.evaluation import Played

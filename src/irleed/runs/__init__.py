@@ -1,1 +1,5 @@
-"""The run directory: its layout, checkpoints, logs, and the one reader of it."""
+"""The run directory.
+
+- `directory`: its layout, written atomically, and its JSON files; `checkpoint`: checkpoints; `logging`: metrics.
+- `results`: results.json of experiments and validation.json; `reader`: reads all of a run.
+"""

@@ -1,8 +1,7 @@
-"""What is kept of a run, so that it survives: the whole state now and then, and a line of history for every part.
+"""Checkpoints of the whole training state, at intervals, with metrics for every interval.
 
-A checkpoint is a safetensors file: every array of the state by its place in it, and a line of JSON with the step, the
-run it belongs to and a checksum. It is written beside and renamed, and the one before it is kept: a process may be
-killed at any moment.
+A checkpoint is a safetensors file: every array of the state by its path, and a line of JSON with the step, the
+fingerprint of the run and a checksum. It is written atomically, and the previous one is kept.
 """
 
 import contextlib
@@ -31,7 +30,7 @@ FORMAT, VERSION = "irleed-checkpoint", 1
 FOLDER, SUFFIX = "checkpoints", ".safetensors"
 MOST_STEPS = 1 << 53
 EVERY = 10.0  # seconds between checkpoints, at least
-SHARE = 0.01  # of the time that they may take: where one takes longer, there are fewer
+SHARE = 0.01  # of the time that checkpoints may take
 
 
 class Stopped(KeyboardInterrupt):
@@ -40,37 +39,37 @@ class Stopped(KeyboardInterrupt):
 
 @runtime_checkable
 class Log(Protocol):
-    """Where the figures of a run go; see `irleed.runs.logging`."""
+    """A destination of the metrics of a run; see `irleed.runs.logging`."""
 
     def begin(self, done: int) -> None:
-        """The run begins, or goes on after so many steps: forget what was told of later ones."""
+        """Start, or resume after `done` steps: drop the metrics of later ones."""
         ...
 
     def add(self, step: int, figures: Mapping[str, float]) -> None:
-        """How things stand after this step."""
+        """Write the metrics of a step."""
         ...
 
     def flush(self) -> None:
-        """Let what was added be safe."""
+        """Write buffered metrics to disk."""
         ...
 
     def close(self) -> None:
-        """The end."""
+        """Close files and connections."""
         ...
 
 
 class Checkpointer:
-    """Keeps a run in a folder, and finds it again there.
+    """Saves the checkpoints of a run in a folder, and restores the newest.
 
     **Arguments:**
 
-    - `fingerprint`: of all that the run depends on. Checkpoints of another are refused.
-    - `every`: seconds between checkpoints. Ten by default, and more where writing one takes long; when they are
-      written makes no difference to the run.
-    - `logs`: what is told of each part.
-    - `warn`: called with a line that the user should see.
+    - `fingerprint`: of everything that the run depends on. Checkpoints with another are refused.
+    - `every`: seconds between checkpoints; ten by default, and more where writing one takes long. The interval does not
+      change the results.
+    - `logs`: where metrics are written.
+    - `warn`: called with warnings for the user.
 
-    Setting `stop` ends the run by `Stopped`, right after a checkpoint, when its present part is done.
+    Setting `stop` ends the run by `Stopped`, after a checkpoint at the end of the current interval.
     """
 
     def __init__(
@@ -83,11 +82,11 @@ class Checkpointer:
         warn: Callable[[str], None] = warnings.warn,
     ) -> None:
         self.folder, self.stop = Path(folder) / FOLDER, False
-        self.earlier = 0.0  # seconds that the run had taken before this process went on with it
+        self.earlier = 0.0  # seconds of the run before this process resumed it
         self._fingerprint, self._every, self._logs, self._warn = fingerprint, every, logs, warn
-        self._began = self._told = self._saved = time.monotonic()
+        self._began = self._logged = self._saved = time.monotonic()
         self._cost, self._done = 0.0, 0
-        self._steps: list[int] = []  # of the last two checkpoints that are sound
+        self._steps: list[int] = []  # of the last two valid checkpoints
 
     def __enter__(self) -> "Checkpointer":
         return self
@@ -99,15 +98,15 @@ class Checkpointer:
             log.close()
 
     def clear(self) -> None:
-        """Remove the checkpoints of a run whose result is written elsewhere; and the folder, if it had nothing else."""
+        """Remove the checkpoints, and the folder of the run if it is empty."""
         shutil.rmtree(self.folder, ignore_errors=True)
         with contextlib.suppress(OSError):
             self.folder.parent.rmdir()
 
     def restore(self, template: Any) -> tuple[Any, int] | None:
-        """The newest state that is sound, and its step; None if there is none yet. To be called once, at the start.
+        """The newest valid state and its step, or None; to be called once, at the start.
 
-        Of the template only structure, shapes and types matter. What is damaged is passed over with a warning.
+        Of the template only structure, shapes and types matter. Damaged checkpoints are skipped with a warning.
         """
         with writing(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -116,22 +115,22 @@ class Checkpointer:
         if found is not None:
             self._done, self.earlier = found[1]["step"], found[1]["seconds"]
             self._steps = [self._done]
-        self._began = self._told = self._saved = time.monotonic()
+        self._began = self._logged = self._saved = time.monotonic()
         with writing(self.folder):
             for log in self._logs:
                 log.begin(self._done)
         return None if found is None else (found[0], self._done)
 
     def save(self, state: Any, done: int, total: int, figures: Mapping[str, float]) -> None:
-        """Tell the logs, and write a checkpoint if it is time for one, the end, or time to stop."""
+        """Log metrics, and write a checkpoint if one is due, at the end of the run, and before a stop."""
         now = time.monotonic()
-        told = {**figures, "seconds": self.earlier + now - self._began}
-        told["rate"] = (done - self._done) / max(now - self._told, 1e-9)
-        self._done, self._told = done, now
+        rate = (done - self._done) / max(now - self._logged, 1e-9)
+        metrics = {**figures, "seconds": self.earlier + now - self._began, "rate": rate}
+        self._done, self._logged = done, now
         with writing(self.folder):
             for log in self._logs:
-                log.add(done, told)
-            stop = self.stop  # asked once: who asks for a stop later than this stops at the next part
+                log.add(done, metrics)
+            stop = self.stop  # read once: a stop that is requested later takes effect after the next interval
             if done == total or stop or now - self._saved >= self._interval:
                 for log in self._logs:
                     log.flush()
@@ -162,8 +161,8 @@ class Checkpointer:
             except ValueError as error:
                 damaged.append(f"{path}: {error}")
                 continue
-            for told in damaged:
-                self._warn(f"{told}; going on from the checkpoint before it, after step {found[1]['step']}")
+            for line in damaged:
+                self._warn(f"{line}; going on from the checkpoint before it, after step {found[1]['step']}")
             return found
         if damaged:
             got, remedy = "; ".join(damaged), "copy the run again, or start over with another --out"
@@ -180,7 +179,7 @@ class Checkpointer:
 
 @contextlib.contextmanager
 def stoppable(checkpointer: Checkpointer, warn: Callable[[str], None]) -> Iterator[None]:
-    """Inside, Ctrl-C, SIGTERM and SIGHUP stop the run at its next checkpoint, and a second one at once."""
+    """Within it, Ctrl-C, SIGTERM and SIGHUP stop the run at its next checkpoint, and a second one at once."""
 
     def asked(number: int, frame: FrameType | None) -> None:
         if checkpointer.stop:
@@ -194,9 +193,9 @@ def stoppable(checkpointer: Checkpointer, warn: Callable[[str], None]) -> Iterat
 
 @contextlib.contextmanager
 def handled(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
-    """With a handler for requests to stop, the old ones being put back; one that is ignored, as by nohup, stays so.
+    """Install a signal handler for requests to stop, and restore the old ones; signals that are ignored stay ignored.
 
-    Only the main thread can have handlers: in another, nothing changes.
+    Only the main thread can have handlers: in another, this does nothing.
     """
     old: dict[int, Any] = {}
     if threading.current_thread() is threading.main_thread():
@@ -213,7 +212,7 @@ def handled(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
 
 
 def write(path: Path, state: Any, header: Mapping[str, object]) -> None:
-    """Every array of a state, with a header; whole or not at all."""
+    """Write every array of a state and a header, atomically."""
     arrays = {name: _plain(leaf) for name, leaf in _leaves(state)}
     signed = {**header, "checksum": digest(header, arrays)}
     with beside(path) as file:
@@ -221,7 +220,7 @@ def write(path: Path, state: Any, header: Mapping[str, object]) -> None:
 
 
 def read(path: Path, template: Any, fingerprint: str) -> tuple[Any, dict[str, Any]]:
-    """State and header of what `write` wrote. A `ValueError`: it is damaged. Another run's is a `ConfigError`."""
+    """State and header of a checkpoint; a `ValueError` if it is damaged, a `ConfigError` if it is of another run."""
     if path.is_symlink() or not path.is_file():  # a pipe would be waited for
         raise ValueError("a link, folder, device or pipe")
     try:
@@ -237,7 +236,7 @@ def read(path: Path, template: Any, fingerprint: str) -> tuple[Any, dict[str, An
     if header.get("format") != FORMAT or checksum != digest(header, arrays):
         raise ValueError("its checksum is wrong")
     if not _is_sound(header):
-        raise ValueError("its header is none of a checkpoint")
+        raise ValueError("its header is not that of a checkpoint")
     wanted = dict(_leaves(template))
     differ = [] if header["fingerprint"] == fingerprint else ["fingerprint"]
     differ += [name for name in {*wanted, *arrays} if _kind(wanted.get(name)) != _kind(arrays.get(name))]
@@ -250,7 +249,7 @@ def read(path: Path, template: Any, fingerprint: str) -> tuple[Any, dict[str, An
 
 
 def _is_sound(header: Mapping[str, Any]) -> bool:
-    """Whether the header says of which run it is, and how far that had come."""
+    """Whether the header has a fingerprint, a step and seconds."""
     step, seconds = header.get("step"), header.get("seconds")
     counted = type(step) is int and 0 <= step <= MOST_STEPS
     timed = isinstance(seconds, int | float) and 0 <= seconds < math.inf
@@ -277,7 +276,7 @@ def _kind(leaf: Any) -> tuple[tuple[int, ...], str] | None:
 
 
 def _restored(array: np.ndarray, leaf: Any) -> Any:
-    """As it was: an array of NumPy's own where it was one, else one on the device that nothing else looks at."""
+    """A leaf as in the template: a NumPy array, a random key, or a copy on the device."""
     if isinstance(leaf, np.ndarray):
         return array.copy()
     if _is_key(leaf):

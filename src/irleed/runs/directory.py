@@ -1,4 +1,6 @@
-"""The run directory: checked before the work starts, written atomically, and known again when a run goes on."""
+"""The run directory: checked before the work starts, written atomically, recognised on resume; and JSON files in it.
+
+JSON may have been edited by others: every value is checked before it is used."""
 
 import contextlib
 import dataclasses
@@ -6,29 +8,28 @@ import json
 import platform
 import secrets
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from tokenize import TokenError
-from typing import Any
+from typing import Any, NoReturn
 
 import jax
 import numpy as np
 
-from irleed._io.files import beside, digest, sweep, temporary, write_signed, writing
-from irleed._io.lock import LOCK, locked
-from irleed._io.npz import CORRUPT
+from irleed._io.arrays import CORRUPT
+from irleed._io.files import CHECKSUM, LOCK, beside, digest, is_damaged, locked, sweep, temporary, write_signed, writing
+from irleed._io.text import distinct, one_line, shortened
 from irleed.data.demonstrations import Demonstrations
-from irleed.data.formats.base import inside
-from irleed.errors import ConfigError
+from irleed.data.formats import inside
+from irleed.errors import ConfigError, DataError
 from irleed.runs.checkpoint import FOLDER
-from irleed.runs.fields import read_json, refuse
 
 RUN, FORMAT, VERSION = "run.json", "irleed-run", 1
 BASELINES = "baselines"  # the folder inside a run that has those of other methods
 ANSWER, POLICY, REPORT = "fit.json", "policy.safetensors", "report.html"
-# What a run writes besides; in a folder that is not a run, files of these names are somebody's.
+# What else a run writes; in a folder that is not a run, files of these names are not to be overwritten.
 WRITTEN = (
     "data.json", "departures.json", "history.jsonl", "film.json", "film.webp", "film.png", "expertise.png",
     "expertise.pdf", "maps.png", "maps.pdf", "validation.json", "validation.png", "validation.pdf", BASELINES,
@@ -44,11 +45,11 @@ class OpenRun:
     folder: Path
     identity: str
     fingerprint: str  # of its settings and data
-    notes: tuple[str, ...] = ()  # what the user should know when it goes on
+    notes: tuple[str, ...] = ()  # for the user when the run is resumed
 
 
 def prepare(folder: str | Path) -> Path:
-    """Make the folder, and make sure that it can be written to, before hours of work depend on it."""
+    """Make the folder, and check that it can be written to."""
     folder = Path(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -56,30 +57,27 @@ def prepare(folder: str | Path) -> Path:
         probe.touch(exist_ok=False)
         probe.unlink()
     except OSError as error:
-        raise ConfigError(
-            f"output folder {folder}",
-            got=error.strerror or str(error),
-            expected="a folder that can be written to",
-            remedy="choose another with --out",
-        ) from error
+        got, expected = error.strerror or str(error), "a folder that can be written to"
+        remedy = "choose another with --out"
+        raise ConfigError(f"output folder {folder}", got=got, expected=expected, remedy=remedy) from error
     return folder
 
 
 @contextlib.contextmanager
 def occupied(folder: str | Path) -> Iterator[Path]:
-    """A folder that can be written to, locked against other processes, without what a killed one left half written."""
+    """A writable folder, locked against other processes; temporary files of a killed one are removed."""
     folder = prepare(folder)
     with contextlib.ExitStack() as stack:
         with writing(folder, "choose another --out"):
             left = stack.enter_context(locked(folder / LOCK, f"folder {folder}"))
-            for each in (folder, *folder.iterdir()) if left else ():  # our lock file in it: the folder is ours
+            for each in (folder, *folder.iterdir()) if left else ():  # it has our lock file
                 if each.is_dir() and not each.is_symlink():
                     sweep(each)
         yield folder
 
 
 def keep(path: Path, fingerprint: Mapping[str, object], arrays: Mapping[str, np.ndarray]) -> None:
-    """Write a part of a result beside what it depends on; see `kept`."""
+    """Write a part of a result with the fingerprint of what it depends on; see `kept`."""
     path.parent.mkdir(parents=True, exist_ok=True)
     head = {"fingerprint": np.asarray(json.dumps(fingerprint)), "digest": np.asarray(digest(fingerprint, arrays))}
     with beside(path) as file:
@@ -87,7 +85,7 @@ def keep(path: Path, fingerprint: Mapping[str, object], arrays: Mapping[str, np.
 
 
 def kept(path: Path, fingerprint: Mapping[str, object]) -> dict[str, np.ndarray] | None:
-    """What `keep` wrote, or None if there is nothing; what depends on other settings is refused."""
+    """The arrays that `keep` wrote, or None without a file; refused if the fingerprint differs."""
     if not path.exists():
         return None
     try:
@@ -100,18 +98,17 @@ def kept(path: Path, fingerprint: Mapping[str, object]) -> dict[str, np.ndarray]
         if written is not None and str(written) != digest(found, arrays):
             raise ValueError("arrays that do not match their checksum")
     except (*CORRUPT, TokenError) as error:  # the latter from NumPy, which parses the headers of arrays
-        raise ConfigError(
-            str(path), got=str(error), expected="a part of a result", remedy="remove it, or choose another --out"
-        ) from error
+        remedy = "remove it, or choose another --out"
+        raise ConfigError(str(path), got=str(error), expected="a part of a result", remedy=remedy) from error
     _same(f"{path}, made with other settings", found, fingerprint)
     return arrays
 
 
 @contextlib.contextmanager
 def open_run(folder: str | Path, config: Mapping[str, object], data: str, *, resume: bool) -> Iterator[OpenRun]:
-    """Begin a run in a folder, or go on with the one that is there: that of the same settings and data alone.
+    """Start a run in a folder, or resume the one that is there, if its settings and data are the same.
 
-    The folder is locked against other processes inside the `with` block. One that is not a run is refused untouched.
+    The folder is locked against other processes inside the `with` block. A folder that is not a run is refused.
     """
     folder = Path(folder)
     _check_place(folder, resume)
@@ -127,10 +124,10 @@ def open_run(folder: str | Path, config: Mapping[str, object], data: str, *, res
 
 
 def _check_place(folder: Path, resume: bool) -> None:
-    """Refuse a folder with other things in it: it is no run, and checkpoints without their run are half of one."""
+    """Refuse a folder with files of a run but without run.json and, to resume, any other files."""
     try:
         there = [path.name for path in folder.iterdir() if not path.name.startswith(".")]
-    except OSError:  # no folder, or none that can be looked into: `prepare` says so
+    except OSError:  # `prepare` refuses it
         return
     odd = sorted(set(there) & set(WRITTEN)) or (sorted(there) if resume else [])
     if RUN not in there and odd:
@@ -140,7 +137,7 @@ def _check_place(folder: Path, resume: bool) -> None:
 
 
 def _check_links(folder: Path) -> None:
-    """Refuse a run with links that lead out of it: what a run writes, or removes, would be somebody's."""
+    """Refuse a run with links that lead out of it: writing or removing them would change other files."""
     with writing(folder):
         within = (folder / BASELINES).iterdir() if (folder / BASELINES).is_dir() else ()
         for path in (*(folder / name for name in (RUN, "wandb", *WRITTEN)), *within):
@@ -169,7 +166,7 @@ def _begun(folder: Path, config: Mapping[str, object], data: str) -> OpenRun:
 
 
 def fingerprint(data: Demonstrations, *others: Any) -> str:
-    """SHA-256 of demonstrations, and of what else there is made of arrays, such as an MDP."""
+    """SHA-256 of demonstrations, and of other trees of arrays, such as an MDP."""
     arrays = {name: getattr(data, name) for name in COLUMNS if getattr(data, name) is not None}
     for path, leaf in jax.tree_util.tree_leaves_with_path(others):
         arrays[jax.tree_util.keystr(path)] = np.asarray(leaf)
@@ -177,7 +174,7 @@ def fingerprint(data: Demonstrations, *others: Any) -> str:
 
 
 def plain(module: Any, name: str) -> dict[str, object]:
-    """The settings of a module, those of what it is made of included, by their names."""
+    """The settings of a module and of its submodules, by their names."""
     if not dataclasses.is_dataclass(module):
         return {name: str(module)}
     flat: dict[str, object] = {name: type(module).__name__}
@@ -187,7 +184,7 @@ def plain(module: Any, name: str) -> dict[str, object]:
 
 
 def _record(path: Path) -> dict[str, Any]:
-    """What run.json says, if it is one."""
+    """The content of run.json."""
     found = read_json(path)
     record = found.plain()
     remedy = "copy it again, or choose another --out"
@@ -201,7 +198,7 @@ def _record(path: Path) -> dict[str, Any]:
 
 
 def _same(where: str, found: Mapping[str, object], wanted: Mapping[str, object]) -> None:
-    """Refuse what was made otherwise, by what differs."""
+    """Refuse other settings, and name those that differ."""
     wanted = json.loads(json.dumps(wanted))
     differ = [key for key in sorted({*found, *wanted}) if found.get(key) != wanted.get(key)]
     if differ:
@@ -210,10 +207,168 @@ def _same(where: str, found: Mapping[str, object], wanted: Mapping[str, object])
 
 
 def _short(value: object) -> str:
-    """Of a checksum, its beginning."""
+    """A value; of a checksum, its beginning."""
     text = str(value)
     return f"{text[:8]}..." if len(text) == 64 and text.isalnum() else text
 
 
 def _versions() -> dict[str, str]:
     return {name: version(name) for name in ("irleed", "jax", "numpy")} | {"python": platform.python_version()}
+
+
+LARGEST = 1e150  # beyond, squares are infinite
+LONGEST = 300, 1_000  # characters of a name and of a sentence
+MOST_BYTES = 1 << 27  # of a file
+MOST_VALUES = 1 << 22  # of a file: each may take a hundred bytes in memory
+DEEPEST = 40  # lists and objects inside each other
+AGAIN = "copy the run again, or make it again"
+
+
+def refuse(where: str, got: object, expected: str, remedy: str = AGAIN) -> NoReturn:
+    """Raise a `DataError` about a file of a run."""
+    raise DataError(where, got=shortened(str(got), 80), expected=expected, remedy=remedy)
+
+
+def read_json(path: Path) -> "Fields":
+    """A file with one JSON object of finite numbers; its checksum is compared, if it has one."""
+    try:
+        found = json.loads(_json_text(path), parse_constant=_not_finite)
+    except (ValueError, RecursionError) as error:
+        refuse(str(path), f"no JSON ({error})", "a whole JSON file")
+    if _is_deep(found):
+        refuse(str(path), "deeply nested lists or objects", f"{DEEPEST} levels at most")
+    fields = Fields(str(path), found)
+    if is_damaged(found):
+        refuse(str(path), "content that does not match its checksum", "the file as it was written")
+    found.pop(CHECKSUM, None)
+    return fields
+
+
+def read_lines(path: Path) -> list["Fields"]:
+    """A file with a JSON object on every line; an incomplete last line is left out."""
+    try:
+        lines = _json_text(path).split("\n")
+        found = [json.loads(line, parse_constant=_not_finite) for line in lines[:-1] if line.strip()]
+    except (ValueError, RecursionError) as error:
+        refuse(str(path), f"no JSON ({error})", "a JSON object on every line")
+    return [Fields(f"{path}, line {number}", value) for number, value in enumerate(found, 1)]
+
+
+def content(path: Path, most: int) -> bytes:
+    """The bytes of a file in the folder of a run; refused if it is outside, not a file, or larger than `most`."""
+    try:
+        if inside(path.parent, path).exists() and not path.is_file():  # a pipe would be waited for
+            refuse(str(path), "a folder, device or pipe", "a file")
+        if path.stat().st_size > most:
+            refuse(str(path), f"{path.stat().st_size} bytes", f"at most {most}")
+        return path.read_bytes()
+    except OSError as error:
+        refuse(str(path), error.strerror or str(error), "a file that can be read")
+
+
+def _json_text(path: Path) -> str:
+    """The text of a JSON file; refused if its values would take too much memory."""
+    text = content(path, MOST_BYTES).decode("utf-8")
+    if sum(map(text.count, ",[{")) > MOST_VALUES:
+        refuse(str(path), "millions of values", f"at most {MOST_VALUES}")
+    return text
+
+
+def _is_deep(value: object) -> bool:
+    level = [value]
+    for _ in range(DEEPEST):
+        level = [each for outer in level if isinstance(outer, dict | list)
+                 for each in (outer.values() if isinstance(outer, dict) else outer)]  # fmt: skip
+    return bool(level)
+
+
+def _not_finite(name: str) -> NoReturn:
+    raise ValueError(f"the number {name}")
+
+
+class Fields:
+    """A JSON object, and its place for messages. Every method takes a key and checks the kind of its value."""
+
+    def __init__(self, where: str, value: object):
+        if not isinstance(value, dict):
+            refuse(where, _kind(value), "a JSON object")
+        self.where, self._values = where, value
+
+    def __contains__(self, key: str) -> bool:
+        return self._values.get(key) is not None
+
+    def plain(self) -> dict[str, Any]:
+        """The object itself."""
+        return self._values
+
+    def version(self, newest: int) -> None:
+        """Refuse files of newer versions; the first ones have no version."""
+        version = self.whole("version") if "version" in self else 1
+        if version > newest:
+            refuse(f"{self.where}, version", version, f"at most {newest}", "install a newer irleed to read it")
+
+    def text(self, key: str, most: int = LONGEST[0]) -> str:
+        """A string; a long one by its beginning and a checksum."""
+        return distinct(self._of(key, "a text", lambda value: isinstance(value, str)), most)
+
+    def flag(self, key: str) -> bool:
+        return self._of(key, "true or false", lambda value: isinstance(value, bool))
+
+    def whole(self, key: str) -> int:
+        """A whole number from 0."""
+        value = self._of(key, "a whole number from 0", lambda value: _number(value) and value >= 0 and value % 1 == 0)
+        return int(value)
+
+    def number(self, key: str) -> float:
+        return float(self._of(key, "a number", _number))
+
+    def maybe(self, key: str) -> float | None:
+        """A number, or null where there is none."""
+        value = self._of(key, "a number or null", lambda value: value is None or _number(value))
+        return None if value is None else float(value)
+
+    def texts(self, key: str) -> list[str]:
+        """A list of sentences, each on one line."""
+        found = self._each(key, "a list of texts", lambda value: isinstance(value, str))
+        return [one_line(sentence, LONGEST[1]) for sentence in found]
+
+    def numbers(self, key: str) -> list[float]:
+        return [float(value) for value in self._each(key, "a list of numbers", _number)]
+
+    def table(self, key: str) -> list[list[float]]:
+        """A list of lists of numbers of one length."""
+
+        def whole(value: object) -> bool:
+            return isinstance(value, list) and all(map(_number, value))
+
+        rows = self._each(key, "a list of lists of numbers", whole)
+        if len({len(row) for row in rows}) > 1:
+            refuse(f"{self.where}, {key}", "rows of several lengths", "rows of one length")
+        return [[float(value) for value in row] for row in rows]
+
+    def inner(self, key: str) -> "Fields":
+        """An object inside."""
+        return Fields(f"{self.where}, {key}", self._of(key, "a JSON object", lambda value: isinstance(value, dict)))
+
+    def inners(self, key: str) -> list["Fields"]:
+        values = self._of(key, "a list", lambda value: isinstance(value, list))
+        return [Fields(f"{self.where}, {key} {number}", value) for number, value in enumerate(values)]
+
+    def _each(self, key: str, expected: str, right: Callable[[Any], bool]) -> list[Any]:
+        return self._of(key, expected, lambda value: isinstance(value, list) and all(map(right, value)))
+
+    def _of(self, key: str, expected: str, right: Callable[[Any], bool]) -> Any:
+        if key not in self._values:
+            refuse(self.where, f"no {key!r}", expected)
+        if not right(self._values[key]):
+            refuse(f"{self.where}, {key}", _kind(self._values[key]), expected)
+        return self._values[key]
+
+
+def _number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and -LARGEST < value < LARGEST
+
+
+def _kind(value: object) -> str:
+    """A value for messages."""
+    return f"a {type(value).__name__}" if isinstance(value, dict | list) else repr(value)

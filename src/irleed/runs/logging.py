@@ -1,4 +1,4 @@
-"""Where the metrics of a run go: lines of JSON, TensorBoard and Weights & Biases, and progress on a terminal."""
+"""Metrics of a run as lines of JSON, in TensorBoard and Weights & Biases, and progress on a terminal."""
 
 import importlib
 import json
@@ -19,21 +19,21 @@ from rich.text import Text
 from irleed._io.files import beside
 from irleed.errors import ConfigError
 from irleed.runs.checkpoint import Log
-from irleed.runs.fields import MOST_BYTES, content
+from irleed.runs.directory import MOST_BYTES, content
 
-SECONDS_BETWEEN_LINES = 10.0  # of progress, where it is no bar
-LIBRARIES = {"tensorboard": "tensorboardX", "wandb": "wandb"}  # by what they are called on the command line
+SECONDS_BETWEEN_LINES = 10.0  # of progress, where there is no terminal
+LIBRARIES = {"tensorboard": "tensorboardX", "wandb": "wandb"}  # by their names on the command line
 
 
 class History:
-    """A line of JSON for every part of a run; those of a run that went on follow each other as if it never stopped."""
+    """A file with a line of JSON for every interval; a resumed run continues it as if it had not stopped."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._file: TextIO | None = None
 
     def begin(self, done: int) -> None:
-        """Keep the lines up to this step; what comes after them will be told again."""
+        """Keep the lines up to this step; later ones will be written again."""
         if os.path.lexists(self._path):
             lines = content(self._path, MOST_BYTES).decode("utf-8", "replace").splitlines()
             with beside(self._path) as file:
@@ -41,19 +41,17 @@ class History:
         self._file = self._path.open("a", encoding="utf-8")
 
     def add(self, step: int, figures: Mapping[str, float]) -> None:
-        """One line; what is no number is null."""
+        """One line; non-finite values are null."""
         if self._file is not None:
             line = {name: _rounded(value) if math.isfinite(value) else None for name, value in figures.items()}
             self._file.write(json.dumps({"step": step, **line}) + "\n")
             self._file.flush()
 
     def flush(self) -> None:
-        """To the disk."""
         if self._file is not None:
             os.fsync(self._file.fileno())
 
     def close(self) -> None:
-        """The end."""
         if self._file is not None:
             self._file.close()
 
@@ -66,20 +64,16 @@ class TensorBoard:
         self._writer: Any = None
 
     def begin(self, done: int) -> None:
-        """Later steps are told again."""
         self._writer = self._library.SummaryWriter(str(self._folder), purge_step=done + 1)
 
     def add(self, step: int, figures: Mapping[str, float]) -> None:
-        """A point of each curve."""
         for name, value in figures.items():
             self._writer.add_scalar(name, value, step)
 
     def flush(self) -> None:
-        """To the disk."""
         self._writer.flush()
 
     def close(self) -> None:
-        """The end."""
         if self._writer is not None:
             self._writer.close()
 
@@ -93,27 +87,25 @@ class WeightsAndBiases:
         self._run: Any = None
 
     def begin(self, done: int) -> None:
-        """The same run, if it goes on; steps that it has already are left as they are."""
+        """Start or resume the run; steps that it has already are kept."""
         settings = {"project": os.environ.get("WANDB_PROJECT", "irleed"), "name": self._folder.name}
         self._run = self._library.init(
             dir=str(self._folder), id=self._identity, resume="allow", config=self._config, **settings
         )
 
     def add(self, step: int, figures: Mapping[str, float]) -> None:
-        """A point of each curve."""
         self._run.log(dict(figures), step=step)
 
     def flush(self) -> None:
-        """It sees to that itself."""
+        """Does nothing: the library writes by itself."""
 
     def close(self) -> None:
-        """The end."""
         if self._run is not None:
             self._run.finish()
 
 
 def logs_of(names: Sequence[str], folder: Path, identity: str, config: Mapping[str, object]) -> list[Log]:
-    """history.jsonl of a run, and the logs of these names besides."""
+    """The log history.jsonl of a run, and those of these names."""
     found: list[Log] = [History(folder / "history.jsonl")]
     for name in dict.fromkeys(names):
         tensorboard = name == "tensorboard"
@@ -122,7 +114,7 @@ def logs_of(names: Sequence[str], folder: Path, identity: str, config: Mapping[s
 
 
 def library(log: str) -> Any:
-    """The library that a log is written with; an error that names the extra where it is not installed."""
+    """The library of a log, or an error that names the extra if it is not installed."""
     if log not in LIBRARIES:
         expected = " or ".join(LIBRARIES)
         raise ConfigError("--log", got=log, expected=expected, remedy="choose one of them, or leave it out")
@@ -135,7 +127,7 @@ def library(log: str) -> Any:
 
 
 def _step(line: str) -> int:
-    """The step that a line is about; -1: it is none, or half of one."""
+    """The step of a line; -1 if the line is damaged."""
     try:
         found = json.loads(line)
         return found["step"] if isinstance(found["step"], int) else -1
@@ -148,7 +140,7 @@ def _rounded(value: float) -> float:
 
 
 class _Rate(ProgressColumn):
-    """Steps in a second, lately."""
+    """Recent steps per second."""
 
     def render(self, task: Task) -> Text:
         speed = task.finished_speed or task.speed
@@ -157,7 +149,7 @@ class _Rate(ProgressColumn):
 
 @contextmanager
 def progress_bar(console: Console, title: str) -> Iterator[Callable[..., None]]:
-    """Yields a function to call with how much is done and how much there is; and by name with figures to show."""
+    """Yields a function of the steps done, the total, and metrics to show."""
     if console.is_terminal:
         counted = (TextColumn(title), BarColumn(), MofNCompleteColumn(), _Rate())
         columns = (*counted, Elapsed(), Remaining(), TextColumn("{task.fields[figures]}"))
@@ -172,7 +164,7 @@ def progress_bar(console: Console, title: str) -> Iterator[Callable[..., None]]:
             yield move
         return
     began = last_line = time.monotonic()
-    first: tuple[int, float] | None = None  # what was done when first heard of, by a run that went on or has compiled
+    first: tuple[int, float] | None = None  # the steps done at the first call: a resumed run does not start at 0
     known: dict[str, float] = {}
 
     def line(done: int, total: int, **figures: float) -> None:
@@ -195,5 +187,5 @@ def _listed(figures: dict[str, float]) -> str:
 
 
 def _digits(value: float) -> str:
-    """Three digits or so, and no exponent where there need not be one."""
+    """Three significant digits, without an exponent from 1000 on."""
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"

@@ -1,34 +1,187 @@
-"""Run directories, read and checked."""
+"""Run directories, read and checked, and the values in them."""
 
 import base64
 import math
 import re
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
+from irleed._io.arrays import EXPANSION
 from irleed._io.files import file_digest
 from irleed._io.text import name
 from irleed.data import ReadOptions
-from irleed.data.formats.base import inside
-from irleed.data.limits import EXPANSION
-from irleed.runs.directory import ANSWER, BASELINES, POLICY
-from irleed.runs.fields import Fields, content, read_json, read_lines, refuse
-from irleed.runs.kinds import Departures, EpisodeSkill, Estimate, ExperimentRun, Film, FitRun, Person, Run, Situation
-from irleed.runs.results import RESULTS, read_results
-from irleed.runs.validation import read_validation
+from irleed.data.formats import inside
+from irleed.policies import Policy, load_policy
+from irleed.runs.directory import ANSWER, BASELINES, POLICY, RUN, Fields, content, read_json, read_lines, refuse
+from irleed.runs.results import RESULTS, Results, Validation, read_results, read_validation
 
-VERSION = 1  # the newest format of every file that is known here
-MOST_BYTES = 600_000  # of a picture of a film
-PLAIN = re.compile(r"[\w.-]{1,200}", re.ASCII)  # names of files that runs and exports consist of
+
+@dataclass(frozen=True)
+class Estimate:
+    """A number with its interval, where that is known."""
+
+    name: str
+    value: float
+    low: float | None
+    high: float | None
+    count: int | None = None  # of episodes it comes from; 0: it was computed
+
+    @property
+    def exact(self) -> bool:
+        """Whether it was computed exactly."""
+        return self.count == 0 and self.low == self.high == self.value
+
+    def apart(self, other: "Estimate") -> bool:
+        """Whether the intervals do not overlap; False without intervals."""
+        if self.low is None or self.high is None or other.low is None or other.high is None:
+            return False
+        return self.low > other.high or other.low > self.high
+
+
+@dataclass(frozen=True)
+class Person:
+    """The estimates for one demonstrator."""
+
+    name: str
+    transitions: float
+    precision: Estimate
+    bias: Estimate | None  # None where the algorithm has none
+    log_likelihood: float | None
+    weight: float | None
+    ranked: bool = True  # False: too few transitions to be compared with others
+    skill: Estimate | None = None  # None where it is not estimated: in older runs, and by algorithms without it
+
+    @property
+    def quality(self) -> Estimate:
+        """Skill where it is estimated, else precision; demonstrators are ranked by it."""
+        return self.precision if self.skill is None else self.skill
+
+
+@dataclass(frozen=True)
+class EpisodeSkill:
+    """Skill in one episode, shrunk towards that of its demonstrator."""
+
+    episode: int
+    who: int  # number of the demonstrator
+    value: float
+
+
+@dataclass(frozen=True)
+class Situation:
+    """A step where a demonstrator departed far from the shared policy."""
+
+    episode: int
+    step: int
+    action: int
+    probability: float
+    likeliest: int
+    likeliest_probability: float
+    departure: float
+    place: tuple[float, float]
+    observation: tuple[float, ...] | None
+    frame: str | None
+
+
+@dataclass(frozen=True)
+class Departures:
+    """How demonstrators depart from the shared policy; demonstrators are numbers, in the order of the people."""
+
+    mean: tuple[float, ...]
+    looked_at: int
+    explained: tuple[float, ...]
+    points: tuple[tuple[int, float, float, float], ...]  # who, x, y, departure
+    people: tuple[tuple[int, tuple[Situation, ...]], ...]
+
+
+@dataclass(frozen=True)
+class Film:
+    """A recorded episode of the policy, as images to embed."""
+
+    moving: str
+    still: str
+    total: float
+    steps: int
+    every: int  # steps between two frames
+    seed: int
+
+
+@dataclass(frozen=True)
+class FitRun:
+    """A folder of `irleed fit`."""
+
+    label: str
+    folder: str
+    config: dict[str, Any]
+    people: tuple[Person, ...]
+    returns: tuple[Estimate, ...]  # of the policy and of the demonstrators; none where they are not known
+    demonstrated: tuple[Estimate, ...]  # of the demonstrators, from the data
+    history: tuple[tuple[float, float], ...]  # step, measure
+    measure: str
+    steps: int
+    members: int | None
+    seconds: float
+    warnings: tuple[str, ...]
+    weights: tuple[float, ...] | None
+    bias: tuple[tuple[float, ...], ...] | None
+    grid: tuple[int, int] | None
+    departures: Departures | None
+    facts: Fields | None
+    provenance: dict[str, Any] | None
+    baselines: tuple["FitRun", ...] = ()  # other methods on the same data, in folders inside this one
+    film: Film | str | None = None  # or the reason why there is none
+    unfinished: tuple[str, ...] = ()  # baselines without results
+    reading: ReadOptions = ReadOptions()  # of the data
+    fingerprint: str | None = None  # of the data; runs of older versions have none
+    validation: Validation | None = None  # against scores that the user has
+    episodes: tuple[EpisodeSkill, ...] = ()  # none where skill is not estimated
+
+    @property
+    def by_skill(self) -> bool:
+        """Whether demonstrators are ranked by skill, not by precision."""
+        return all(person.skill is not None for person in self.people)
+
+    @property
+    def policy(self) -> Policy:
+        """The shared policy, from its file."""
+        return load_policy(Path(self.folder) / POLICY)
+
+    @property
+    def networks(self) -> bool:
+        """Whether networks were fitted, not a finite MDP."""
+        return self.members is not None
+
+
+@dataclass(frozen=True)
+class ExperimentRun:
+    """A folder of `irleed experiment`."""
+
+    label: str
+    folder: str
+    results: Results
+
+    @property
+    def config(self) -> Mapping[str, Any]:
+        """Settings of the experiment."""
+        return self.results.config
+
+
+Run = FitRun | ExperimentRun
+
+
+VERSION = 1  # the newest known format of every file
+MOST_BYTES = 600_000  # of an image of a film
+PLAIN = re.compile(r"[\w.-]{1,200}", re.ASCII)  # names of files in runs and exports
 MOST_SUMMED = 1 << 32  # bytes of a file whose checksum is compared
-MOST_LISTED, MOST_POINTS = 100, 10_000  # situations, and demonstrators with such, and points of the projection
-MOST_FRAME = 10_000_000  # characters of a picture of a situation
+MOST_LISTED, MOST_POINTS = 100, 10_000  # situations and their demonstrators; points of the projection
+MOST_FRAME = 10_000_000  # characters of an image of a situation
 WRITE_AGAIN = "copy the run again, or write it again: the same command with --resume does"
 MAKE = "name a folder made by `irleed fit DATA --out FOLDER` or `irleed experiment NAME --out FOLDER`"
 
 
 def read_run(folder: Path, beside: bool = True) -> Run:
-    """What a run directory says, and the runs `beside` it in its folder `baselines`; others are refused in one line."""
+    """The content of a run directory, and with `beside` the runs in its folder `baselines`."""
     try:
         if not folder.is_dir():
             refuse(str(folder), "a file" if folder.exists() else "nothing", "a run directory", MAKE)
@@ -36,7 +189,7 @@ def read_run(folder: Path, beside: bool = True) -> Run:
         refuse(str(folder), error.strerror or str(error), "a run directory", MAKE)
     if (folder / RESULTS).exists():
         return ExperimentRun(folder.resolve().name, str(folder), read_results(folder / RESULTS))
-    if not (folder / "fit.json").exists() and (folder / "run.json").exists():
+    if not (folder / ANSWER).exists() and (folder / RUN).exists():
         remedy = "finish it: the same command with --resume goes on"
         refuse(str(folder), "a run that has not finished: no fit.json in it", "a whole run directory", remedy)
     if not (folder / ANSWER).exists():
@@ -47,7 +200,7 @@ def read_run(folder: Path, beside: bool = True) -> Run:
     answer = read_json(folder / ANSWER)
     check_files(folder, answer)
     run = _fit(folder, answer)
-    done = {each: (each / "fit.json").exists() for each in (_folders(folder, folder / BASELINES) if beside else ())}
+    done = {each: (each / ANSWER).exists() for each in (_folders(folder, folder / BASELINES) if beside else ())}
     found = [read_run(each, beside=False) for each, answered in done.items() if answered]
     return replace(
         run,
@@ -59,7 +212,7 @@ def read_run(folder: Path, beside: bool = True) -> Run:
 
 
 def read_fit(folder: Path, remedy: str = "name a folder made by `irleed fit DATA --out FOLDER`") -> FitRun:
-    """What the run directory of a fit says; an experiment's is refused."""
+    """The content of the run directory of a fit; one of an experiment is refused."""
     found = read_run(folder)
     if not isinstance(found, FitRun):
         refuse(str(folder), "an experiment", "the folder of a fit", remedy)
@@ -67,7 +220,7 @@ def read_fit(folder: Path, remedy: str = "name a folder made by `irleed fit DATA
 
 
 def _folders(run: Path, place: Path) -> list[Path]:
-    """The folders in a folder of a run, none of which leads out of it."""
+    """The subfolders of a folder of a run; links out of the run are refused."""
     try:
         found = sorted(inside(run, place).iterdir()) if place.is_dir() else []
         return [each for each in found if inside(run, each).is_dir()]
@@ -76,9 +229,9 @@ def _folders(run: Path, place: Path) -> list[Path]:
 
 
 def check_files(folder: Path, described: Fields) -> None:
-    """Refuse files that are missing, or not those that a description names with their SHA-256.
+    """Refuse files that are missing, or do not match the SHA-256 in a description.
 
-    Runs of older versions name none.
+    Older runs have none.
     """
     sums = described.inner("files").plain() if "files" in described else {}
     for file, expected in sums.items():
@@ -111,7 +264,7 @@ def _fit(folder: Path, found: Fields) -> FitRun:
         refuse(f"{found.where}, bias", f"{len(bias)} rows", "a row for each demonstrator, as long as the weights")
     measure, history = _history(folder, found)
     data = read_json(folder / "data.json") if (folder / "data.json").exists() else None
-    provenance = read_json(folder / "run.json") if (folder / "run.json").exists() else None
+    provenance = read_json(folder / RUN) if (folder / RUN).exists() else None
     if provenance is not None:
         provenance.inner("config")
     for part in (data, provenance):
@@ -143,7 +296,7 @@ def _fit(folder: Path, found: Fields) -> FitRun:
 
 
 def _episodes(found: Fields, people: int) -> tuple[EpisodeSkill, ...]:
-    """The skill in each episode and whose it is, where that is estimated."""
+    """The skill in each episode, where it is estimated."""
     if "episode_skill" not in found or "episode_demonstrator" not in found:
         return ()
     skill, owner = found.numbers("episode_skill"), found.numbers("episode_demonstrator")
@@ -156,7 +309,7 @@ def _episodes(found: Fields, people: int) -> tuple[EpisodeSkill, ...]:
 
 
 def _reading(config: Fields) -> ReadOptions:
-    """How the data were read; older runs do not say all of it."""
+    """How the data were read; older runs lack some of it."""
     if "reading" not in config:
         return ReadOptions()
     found = config.inner("reading")
@@ -174,7 +327,7 @@ def _warnings(found: Fields) -> list[str]:
 
 
 def _grid(found: Fields, weights: tuple[float, ...] | None) -> tuple[int, int] | None:
-    """Rows and columns, where every cell has a weight of its own."""
+    """Rows and columns, if every cell has a weight."""
     if "grid" not in found:
         return None
     shape = found.numbers("grid")
@@ -215,7 +368,7 @@ def _checked(row: Fields, found: Estimate) -> Estimate:
 
 
 def _history(folder: Path, found: Fields) -> tuple[str, tuple[tuple[float, float], ...]]:
-    """Of history.jsonl, else of fit.json: what was measured, and at which step it was what."""
+    """Name and values of the metric in history.jsonl or else fit.json, by step."""
     path = folder / "history.jsonl"
     rows = read_lines(path) if path.exists() else found.inners("history") if "history" in found else []
     if not rows:
@@ -224,7 +377,7 @@ def _history(folder: Path, found: Fields) -> tuple[str, tuple[tuple[float, float
     if not there:
         return "loss", ()
     measure = next((key for key in ("loss", "log_posterior", "objective") if key in there), there[0])
-    # A run that went on from a checkpoint may have been at the same step twice: what came last counts.
+    # A resumed run may have the same step twice: the last one counts.
     points = {row.number("step"): row.number(measure) for row in rows if measure in row}
     return name(measure), tuple(sorted(points.items()))
 
@@ -258,7 +411,7 @@ def _departures(folder: Path, people: int) -> Departures | None:
 
 
 def _film(folder: Path) -> Film | str | None:
-    """An episode of the policy, or why there is none."""
+    """A recorded episode of the policy, or the reason why there is none."""
     if not (folder / "film.json").exists():
         return None
     found = read_json(folder / "film.json")
@@ -276,7 +429,7 @@ def _film(folder: Path) -> Film | str | None:
 
 
 def _picture(path: Path, kind: str, start: bytes) -> str:
-    """A file as a data URI, if it is what it is called, and not more than a page should carry."""
+    """An image file as a data URI; refused if it is another kind of file or too large."""
     picture = content(path, MOST_BYTES)
     if not picture.startswith(start):
         refuse(str(path), f"{len(picture)} bytes of something else", f"a {kind} picture")

@@ -1,4 +1,4 @@
-"""What an experiment writes and what is read of it: results.json, with one type of row for all experiments."""
+"""results.json of experiments, with one type of row for all of them, and validation.json of runs: written and read."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
@@ -6,15 +6,17 @@ from pathlib import Path
 from typing import Any
 
 import jax
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
 
-from irleed._io.files import write_signed
-from irleed.runs.fields import Fields, read_json, refuse
+from irleed._io.files import file_digest, write_signed
+from irleed.runs.directory import ANSWER, Fields, read_json, refuse
 
 RESULTS = "results.json"
 VERSION = 2  # in version 1, the interval of a row with a relative return was that of the relative return
 RETURN = "return"
 DEMONSTRATED = "demonstrators"  # the method of rows that are about these themselves
-# What methods are called, by the names that the command line knows them by.
+# Names for tables, by the names on the command line.
 METHODS = {
     "irleed": "IRLEED", "maxent": "maximum-entropy IRL", "iq": "IQ-Learn", "ileed": "ILEED", "bc": "cloning",
     "sqil": "SQIL", "trivial": "trivial:", "score": "score",
@@ -23,7 +25,7 @@ VARIANTS = {"best": " of the best third", "online": " online", "failure": ", fai
 
 
 def method_name(method: str) -> str:
-    """A method as tables call it: `irleed_failure_online` is IRLEED online, failure."""
+    """A method as tables show it: `irleed_failure_online` is IRLEED online, failure."""
     first, *rest = method.split("_")
     known = [VARIANTS[part] for part in VARIANTS if part in rest]
     return METHODS.get(first, first) + "".join([*known, *(f" {part}" for part in rest if part not in VARIANTS)])
@@ -31,7 +33,7 @@ def method_name(method: str) -> str:
 
 @dataclass(frozen=True)
 class Row:
-    """What one method got in one setting: the mean return over seeds, and how well it is known."""
+    """The result of one method in one setting: the mean return over seeds, with its interval."""
 
     setting: Mapping[str, str | float]
     method: str
@@ -40,7 +42,7 @@ class Row:
     ci_low: float | None = None  # the 95 % interval of the mean
     ci_high: float | None = None
     seeds: int | None = None
-    evaluation: str | None = None  # greedy or sampled actions, or the policy that users get; None: of no policy
+    evaluation: str | None = None  # greedy or sampled actions, or the policy for users; None without a policy
     estimator: str | None = None  # of the gridworld, map or published; of people, what is compared with their scores
     best: float | None = None  # of demonstrators: mean return of the best of each data set
     relative: float | None = None  # mean return over that of the best demonstrator
@@ -50,36 +52,36 @@ class Row:
 
     @property
     def learnt(self) -> bool:
-        """Whether it is about a method, not about the demonstrators."""
+        """Whether the row is about a method, not about the demonstrators."""
         return self.method != DEMONSTRATED
 
     @property
     def name(self) -> str:
-        """Of method and estimator."""
+        """Name of method and estimator."""
         return method_name(self.method) + (f" {self.estimator}" if self.estimator else "")
 
 
 @dataclass(frozen=True)
 class Results:
-    """An experiment's settings, a row for each setting and method, what they amount to, and the paper's figures."""
+    """Settings of an experiment, a row for each setting and method, a summary, and the paper's figures."""
 
     experiment: str
     config: Mapping[str, Any]
     rows: tuple[Row, ...]
     summary: Mapping[str, Any]
     paper: Mapping[str, Any]
-    seconds: float | None  # None: not known
+    seconds: float | None  # None: unknown
     device: str
     seconds_by_part: Mapping[str, float] = field(default_factory=dict)
     curves: Mapping[str, Any] = field(default_factory=dict)  # mean return at each evaluation, by method and setting
     warnings: tuple[str, ...] = ()
-    measure: str = RETURN  # what the means of the rows are
+    measure: str = RETURN  # the measure that the rows have the mean of
 
     @classmethod
     def of(
         cls, experiment: str, config: Any, rows: list[Row], seconds: Mapping[str, float], **others: Any
     ) -> "Results":
-        """Those of a run that has just ended on this machine; seconds are given by part."""
+        """Results of a run that has just ended on this machine, with seconds by part."""
         settings = {each.name: getattr(config, each.name) for each in fields(config)}
         return cls(
             experiment=experiment,
@@ -92,7 +94,7 @@ class Results:
         )
 
     def write(self, folder: Path) -> None:
-        """Write results.json; last of all files, so that where it is, all is."""
+        """Write results.json; to be written last, so that a folder with it is complete."""
         rows = [{name: value for name, value in asdict(row).items() if value is not None} for row in self.rows]
         optional = {name: value for name in ("seconds_by_part", "curves", "warnings") if (value := getattr(self, name))}
         head = {"version": VERSION, "experiment": self.experiment, "config": self.config, "rows": rows}
@@ -150,3 +152,131 @@ def _row(row: Fields, first: bool) -> Row:
     levels = {key: setting.text(key) if isinstance(setting.plain()[key], str) else setting.number(key)
               for key in setting.plain()}  # fmt: skip
     return Row(setting=levels, method=method, mean=row.number("mean"), **values)
+
+
+VALIDATION, VALIDATION_VERSION = "validation.json", 1
+NUMBERS = ("spearman", "low", "high", "partial", "partial_low", "partial_high")
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """Rank correlation of one number with the score over people; None where it is not defined."""
+
+    name: str
+    trivial: bool  # computed from the data alone, without a fit
+    people: int
+    spearman: float | None
+    low: float | None = None  # 95 % bootstrap interval over people
+    high: float | None = None
+    partial: float | None = None  # rank correlation given trivial statistics
+    partial_low: float | None = None
+    partial_high: float | None = None
+    reason: str | None = None  # why there is no correlation
+
+    def plain(self) -> dict[str, Any]:
+        """A dictionary for JSON, without fields that are None."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
+
+
+@dataclass(frozen=True)
+class Validation:
+    """Rank correlations of a fit's estimates with scores, beside those of trivial statistics of the same data.
+
+    **Fields:**
+
+    - `score`: the column of the scores.
+    - `names`, `scores`: the people, and the mean score of each that has one.
+    - `values`: the estimates of each, by their names.
+    - `estimates`, `trivial`: rank correlations with the score, the partial ones given `given`.
+    - `episodes`: those of the skill in each episode with scores of episodes.
+    - `said`: a sentence on whether the expertise adds anything to the best trivial statistic.
+    - `notes`: what to know before the figures are used.
+    """
+
+    score: str
+    names: tuple[str, ...]
+    scores: tuple[float | None, ...]
+    values: Mapping[str, tuple[float | None, ...]]
+    estimates: tuple[Agreement, ...]
+    trivial: tuple[Agreement, ...]
+    episodes: tuple[Agreement, ...]
+    given: tuple[str, ...]
+    said: str
+    notes: tuple[str, ...] = ()
+
+    def plain(self) -> dict[str, Any]:
+        """A dictionary for JSON."""
+        agreements = ("estimates", "trivial", "episodes")
+        return asdict(self) | {name: [each.plain() for each in getattr(self, name)] for name in agreements}
+
+    def table(self) -> Table:
+        """The rank correlations, for a terminal."""
+        caption = "95 % bootstrap intervals over people; partial: given " + " and ".join(self.given)
+        table = Table(title=f"Rank correlation with {self.score}", caption=caption, box=SIMPLE_HEAD, pad_edge=False)
+        for heading in ("", "n", "Spearman", "partial"):
+            table.add_column(heading, justify="right" if heading else "left", no_wrap=True)
+        groups = [group for group in (self.estimates, self.episodes, self.trivial) if group]
+        for group in groups:
+            for number, each in enumerate(group, 1):
+                spearman = each.reason or cell(each.spearman, each.low, each.high)
+                partial = cell(each.partial, each.partial_low, each.partial_high)
+                table.add_row(each.name, str(each.people), spearman, partial, end_section=number == len(group))
+        return table
+
+    def write(self, folder: Path, run: Path | None) -> None:
+        """Write validation.json, with the checksum of the fit that it is about, if that has a folder."""
+        answer = None if run is None else file_digest(run / ANSWER)
+        head = {"format": "irleed-validation", "version": VALIDATION_VERSION, "answer": answer}
+        write_signed(folder / VALIDATION, {**head, **self.plain()})
+
+
+def cell(value: float | None, low: float | None, high: float | None) -> str:
+    """``0.45 [0.10, 0.72]``; empty where there is no value."""
+    if value is None:
+        return ""
+    return f"{value:.2f}" if low is None or high is None else f"{value:.2f} \\[{low:.2f}, {high:.2f}]"
+
+
+def read_validation(folder: Path) -> Validation | None:
+    """validation.json in the folder of a run; None without one, or if the run has been fitted again since."""
+    path = folder / VALIDATION
+    if not path.exists():
+        return None
+    found = read_json(path)
+    found.version(VALIDATION_VERSION)
+    if "answer" not in found or found.text("answer") != file_digest(folder / ANSWER):
+        return None
+    names = tuple(found.texts("names"))
+    columns = found.inner("values").plain()
+    values = {name: _column(found, name, column, len(names)) for name, column in columns.items()}
+    estimates, trivial, episodes = (
+        tuple(map(_agreement, found.inners(name))) for name in ("estimates", "trivial", "episodes")
+    )
+    return Validation(
+        score=found.text("score"),
+        names=names,
+        scores=_column(found, "scores", found.plain().get("scores"), len(names)),
+        values=values,
+        estimates=estimates,
+        trivial=trivial,
+        episodes=episodes,
+        given=tuple(found.texts("given")),
+        said=found.text("said", 1_000),
+        notes=tuple(found.texts("notes")),
+    )
+
+
+def _agreement(row: Fields) -> Agreement:
+    numbers = {name: row.maybe(name) if name in row else None for name in NUMBERS}
+    if numbers["spearman"] is not None and not -1.001 <= numbers["spearman"] <= 1.001:
+        refuse(f"{row.where}, spearman", numbers["spearman"], "a number from -1 to 1")
+    reason = row.text("reason") if "reason" in row else None
+    return Agreement(row.text("name"), row.flag("trivial"), row.whole("people"), reason=reason, **numbers)
+
+
+def _column(found: Fields, name: str, column: Any, count: int) -> tuple[float | None, ...]:
+    """A number, or null, for each of the people."""
+    if not isinstance(column, list) or len(column) != count:
+        refuse(f"{found.where}, {name}", "another number of values", f"one for each of {count} people")
+    rows = [Fields(f"{found.where}, {name}", {"value": value}) for value in column]
+    return tuple(row.maybe("value") for row in rows)

@@ -11,8 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 from safetensors.numpy import save
 
+from irleed._io.arrays import Tensor, read_arrays, read_header, refusing
 from irleed._io.files import beside
-from irleed._io.safetensors import Tensor, read_arrays, read_header, refusing
 from irleed._typing import Array, Float, Int, Key, Scalar
 from irleed.data.demonstrations import Demonstrations, Episode
 from irleed.envs.step import Actions

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from probes import tracking
 
 from irleed import _compute as cores
 from irleed.algorithms import agent as agents
@@ -14,7 +15,6 @@ from irleed.algorithms.experts import SacExpert
 from irleed.algorithms.interaction import on_device
 from irleed.algorithms.iq import IQ_LEARN, SacIrleed, actor_critic
 from irleed.data.transitions import Transitions
-from irleed.envs.jax.probes import tracking
 from irleed.model.demonstrators import gauge
 
 pytestmark = pytest.mark.optax

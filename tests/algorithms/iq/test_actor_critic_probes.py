@@ -4,13 +4,13 @@ import equinox as eqx
 import jax
 import numpy as np
 import pytest
+from probes import continuous_delay as delay
+from probes import target, tracking
 
 from irleed.algorithms.experts import SacExpert
 from irleed.algorithms.interaction import on_device
 from irleed.algorithms.iq import SacIrleed
 from irleed.data.transitions import Transitions
-from irleed.envs.jax.probes import continuous_delay as delay
-from irleed.envs.jax.probes import target, tracking
 from irleed.model.demonstrators import gauge
 
 pytestmark = pytest.mark.optax

@@ -15,7 +15,8 @@ import pytest
 from PIL import Image
 
 from irleed.data import ReadOptions, load
-from irleed.data.formats import d4rl, minari, recognise, robomimic
+from irleed.data.formats import minari, robomimic
+from irleed.data.io import recognise
 from irleed.errors import DataError, IrleedError
 
 SAMPLES = Path(__file__).parent / "samples"
@@ -160,7 +161,7 @@ def test_pipes_and_devices_are_of_no_format(tmp_path):
         assert recognise(path) is None
         with pytest.raises(IrleedError, match="a device or pipe"):
             load(path)
-    for kind in (d4rl.FORMAT, robomimic.FORMAT):
+    for kind in (robomimic.D4RL, robomimic.FORMAT):
         with pytest.raises(DataError, match="no file"):
             kind.read(tmp_path / "pipe", ReadOptions())
 

@@ -8,7 +8,7 @@ import pytest
 
 from irleed.cli import main
 from irleed.data import ReadOptions, load, save
-from irleed.data.formats import FORMATS, recognise
+from irleed.data.io import FORMATS, recognise
 from irleed.errors import ConfigError, DataError
 from irleed.policies.tabular import TabularPolicy
 

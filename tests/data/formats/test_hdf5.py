@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 
 from irleed.data import Demonstrations
-from irleed.data.formats import ReadOptions, d4rl, hdf5
-from irleed.data.formats.d4rl import FORMAT as D4RL
+from irleed.data.formats import ReadOptions, hdf5
+from irleed.data.formats.robomimic import D4RL, NEEDED, demo_names, write_masks
 from irleed.data.formats.robomimic import FORMAT as ROBOMIMIC
-from irleed.data.formats.robomimic import demo_names, write_masks
 from irleed.errors import ConfigError, DataError
 
 NUMBERS = (0, 1, 2, 10)
@@ -317,7 +316,7 @@ def test_what_d4rl_would_not_write_is_refused(tmp_path, name, values, said, refu
     assert said in refusal(columns(tmp_path / "x.hdf5", **{name: values}), kind=D4RL)
 
 
-@pytest.mark.parametrize("name", d4rl.NEEDED)
+@pytest.mark.parametrize("name", NEEDED)
 def test_what_is_missing_in_columns_is_said_with_what_is_there(tmp_path, name, refusal):
     message = refusal(columns(tmp_path / "x.hdf5", drop=(name,)), kind=D4RL)
     assert f"got no {name}" in message

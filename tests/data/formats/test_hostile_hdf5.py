@@ -11,7 +11,8 @@ import h5py
 import numpy as np
 import pytest
 
-from irleed.data import ReadOptions, limits, load
+from irleed._io import arrays as _arrays
+from irleed.data import ReadOptions, load
 from irleed.data.formats import hdf5
 from irleed.data.lazy import LazyRows
 from irleed.errors import DataError
@@ -349,7 +350,7 @@ def test_long_paths_of_many_entries_are_counted(tmp_path, monkeypatch):
 
 def test_names_in_masks_count_as_texts(tmp_path, monkeypatch):
     """Bytes that deflate to nothing are millions of names, each looked up."""
-    monkeypatch.setattr(limits, "ALWAYS", 1 << 20)
+    monkeypatch.setattr(_arrays, "ALWAYS", 1 << 20)
     with h5py.File(tmp_path / "x.hdf5", "w") as file:
         demo = file.create_group("data/demo_0")
         demo["obs/state"], demo["actions"], demo["dones"] = np.zeros((9, 2)), np.zeros((9, 1)), np.arange(9) > 7

@@ -125,7 +125,7 @@ def test_spaces_are_not_made_as_large_as_they_say(tmp_path, space):
         assert load(tmp_path / "data set").transitions == STEPS
     except DataError as error:
         assert len(str(error).splitlines()) == 1
-        assert "what cannot be read" in str(error)
+        assert "content that cannot be read" in str(error)
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from irleed.data import Demonstrations, Episode, lazy, limits
-from irleed.data.formats.base import ReadOptions
+from irleed._io import arrays as _arrays
+from irleed.data import Demonstrations, Episode, lazy
+from irleed.data.formats import ReadOptions
 from irleed.data.formats.imitation import FORMAT, write
 from irleed.errors import DataError
 
@@ -216,7 +217,7 @@ def test_files_and_trajectories_count(stored, refusal, monkeypatch):
     (path / "state.json").write_text(json.dumps(state))
     assert "a file twice" in refusal(path)
     path = stored(columns())
-    monkeypatch.setattr(limits, "ALWAYS", 1000)
+    monkeypatch.setattr(_arrays, "ALWAYS", 1000)
     assert "--expansion" in refusal(path, expansion=0.1)
 
 

@@ -13,8 +13,9 @@ import numpy as np
 import numpy.f2py
 import pytest
 
-from irleed.data import Demonstrations, limits
-from irleed.data.formats.base import ReadOptions
+from irleed._io import arrays as _arrays
+from irleed.data import Demonstrations
+from irleed.data.formats import ReadOptions
 from irleed.data.formats.iq_learn import FORMAT
 from irleed.errors import DataError
 
@@ -282,7 +283,7 @@ def bomb(kind: str) -> bytes:
 
 @pytest.mark.parametrize("kind", ["buffers", "copies", "texts", "keys", "lists", "one long text"])
 def test_all_that_a_pickle_makes_counts_against_one_limit(tmp_path, monkeypatch, kind):
-    monkeypatch.setattr(limits, "ALWAYS", 1_000_000)
+    monkeypatch.setattr(_arrays, "ALWAYS", 1_000_000)
     (tmp_path / "expert.pkl").write_bytes(bomb(kind))
     with pytest.raises(DataError, match=r"bytes in memory from .*--expansion"):
         read(tmp_path / "expert.pkl", expansion=1.0)

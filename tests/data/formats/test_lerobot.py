@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from irleed.data import Demonstrations, lazy
-from irleed.data.formats.base import ReadOptions
+from irleed.data.formats import ReadOptions
 from irleed.data.formats.lerobot import FORMAT, episode_names, write_frame_weights, write_weights
 from irleed.data.lazy import LazyRows
 from irleed.errors import DataError

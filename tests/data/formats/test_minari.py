@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from irleed.data import Demonstrations, lazy
-from irleed.data.formats.base import ReadOptions
+from irleed.data.formats import ReadOptions
 from irleed.data.formats.minari import FORMAT, read, read_id, write
 from irleed.errors import ConfigError, DataError
 
@@ -354,7 +354,7 @@ def test_a_damaged_picture_is_one_line(monkeypatch, cut):
     monkeypatch.setattr(lazy, "LARGE", 1)
     rows = read(path, ReadOptions()).obs
     assert isinstance(rows, lazy.LazyRows) and rows[:1].shape == (1, 32, 32, 3)
-    assert "row 1: got what is no picture" in refusal(rows.__getitem__, slice(None))
+    assert "row 1: got no picture" in refusal(rows.__getitem__, slice(None))
 
 
 def fingerprint(path) -> dict[str, str]:

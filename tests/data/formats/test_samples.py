@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from irleed.data import Episode, ReadOptions, load
-from irleed.data.formats import imitation, lerobot, recognise, robomimic
+from irleed.data.formats import imitation, lerobot, robomimic
+from irleed.data.io import recognise
 
 SAMPLES = Path(__file__).parent / "samples"
 PLAYED = (("ann", 3), ("ben", 2), ("ann", 4))  # in the samples of imitation and LeRobot

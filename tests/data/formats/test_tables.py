@@ -6,8 +6,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from irleed.data import Demonstrations, limits
-from irleed.data.formats.base import ReadOptions
+from irleed._io import arrays as _arrays
+from irleed.data import Demonstrations
+from irleed.data.formats import ReadOptions
 from irleed.data.formats.tables import FORMAT
 from irleed.errors import DataError
 
@@ -255,7 +256,7 @@ def test_what_a_csv_file_is_called_decompresses_nothing(tmp_path):
 
 def test_episodes_count_besides_their_numbers(tmp_path, monkeypatch):
     """An episode of two steps takes a kilobyte while data are put together."""
-    monkeypatch.setattr(limits, "ALWAYS", 1)
+    monkeypatch.setattr(_arrays, "ALWAYS", 1)
     (tmp_path / "data.csv").write_text("episode,obs,action\n" + "".join(f"{i},0,0\n{i},0,\n" for i in range(100)))
     with pytest.raises(DataError, match="--expansion"):
         FORMAT.read(tmp_path / "data.csv", ReadOptions(expansion=50.0))

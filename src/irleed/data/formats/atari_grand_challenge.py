@@ -1,4 +1,4 @@
-"""Folders of the Atari Grand Challenge: the screens of people who play, and a text file on each of their games."""
+"""Folders of the Atari Grand Challenge: screens of games, and a text file for each episode."""
 
 import os
 import re
@@ -7,16 +7,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from irleed._io.npz import CORRUPT, printable
+from irleed._io.arrays import CORRUPT
+from irleed._io.text import printable
 from irleed._typing import Array, Int
 from irleed.data.demonstrations import Demonstrations, Episode
-from irleed.data.formats.base import Format, ReadOptions, inside, library, refuse, regular
+from irleed.data.formats import Format, ReadOptions, inside, library, refuse, regular
 from irleed.data.lazy import LazyRows, Source
 from irleed.data.validation import listed
 
 COLUMNS = ("frame", "reward", "score", "terminal", "action")
-WORDS = {"True": "1", "False": "0"}  # how some versions write the flags
-LOOKS = ("screen", "grey84")  # what --obs may choose
+WORDS = {"True": "1", "False": "0"}  # flags in some versions
+LOOKS = ("screen", "grey84")  # choices of --obs
 SIDE = 84
 MOST_PIXELS = 1 << 20  # of a screen: 160 x 210 in the published ones
 LARGEST = 1 << 25  # bytes of a trajectory: a minute at 60 frames a second takes about 100,000
@@ -32,14 +33,14 @@ class Game(NamedTuple):
 
 
 class Screens(Source):
-    """Pictures of one episode, called by their numbers."""
+    """Screens of one episode, in numbered files."""
 
     def __init__(self, root: Path, folder: Path, first: int, count: int, look: str):
         self.root, self.folder, self.first, self.look, self.dtype = root, folder, first, look, np.dtype(np.uint8)
         self.shape = (count, *_picture(root, folder / f"{first}.png", look).shape)
 
     def read(self, rows: Int[np.ndarray, " K"]) -> np.ndarray:
-        """Decode these pictures."""
+        """Decode these screens."""
         values = np.empty((len(rows), *self.shape[1:]), np.uint8)
         for i, row in enumerate(rows):
             path = self.folder / f"{self.first + row}.png"
@@ -51,7 +52,7 @@ class Screens(Source):
 
 
 def recognises(path: Path) -> bool:
-    """A folder with folders of screens and trajectories, or that of one game in either of the two."""
+    """A folder with folders `screens` and `trajectories`, or that of one game in either."""
     try:
         return any((root / "screens").is_dir() and (root / "trajectories").is_dir() for root in _roots(path))
     except OSError:
@@ -59,7 +60,7 @@ def recognises(path: Path) -> bool:
 
 
 def read(path: Path, reading: ReadOptions) -> Demonstrations:
-    """The episodes of one game, every one by a person of its own as far as anybody knows."""
+    """The episodes of one game; each counts as another demonstrator."""
     game, look = _game(path), reading.obs[0] if reading.obs else LOOKS[0]
     if len(reading.obs) > 1 or look not in LOOKS or reading.action not in (None, "action"):
         got = f"a choice of {listed([*reading.obs, *filter(None, [reading.action])])}"
@@ -78,13 +79,13 @@ def read(path: Path, reading: ReadOptions) -> Demonstrations:
 
 
 def _roots(path: Path) -> list[Path]:
-    """Where the two folders may lie: here, or above the folder of a game."""
+    """Where the two folders may be: here, or above the folder of a game."""
     below = path.parent.name in ("screens", "trajectories") and path.is_dir()
     return [path, path.parent.parent] if below else [path]
 
 
 def _game(path: Path) -> Game:
-    """The one game there is, or that was named by its folder."""
+    """The only game, or the one whose folder was named."""
     root = next(root for root in _roots(path) if (root / "screens").is_dir() and (root / "trajectories").is_dir())
     games = sorted(folder.name for folder in inside(root, root / "trajectories").iterdir() if folder.is_dir())
     name = path.name if root != path else games[0] if len(games) == 1 else None
@@ -95,10 +96,10 @@ def _game(path: Path) -> Game:
 
 
 def _episode(root: Path, file: Path, screens: Path, look: str, name: str) -> Episode:
-    """Row t has the screen, what was done on it, and what had been earned when it was reached.
+    """Row t has a screen, the action on it, and the reward and termination of the previous action.
 
-    So reward and end of row t + 1 belong to the action of row t, and the last row's action led to no known screen. Rows
-    before the first screen are left out, and rows after the last: versions differ in whether screens start at 0 or 1.
+    So reward and termination of row t + 1 belong to the action of row t, and the last action is left out. So are rows
+    before the first screen and after the last: screens start at 0 or 1, depending on the version.
     """
     frame, reward, terminal, action = _rows(file)
     pictures = _numbered(inside(root, screens), ".png")
@@ -117,7 +118,7 @@ def _episode(root: Path, file: Path, screens: Path, look: str, name: str) -> Epi
 
 
 def _rows(file: Path) -> tuple[Array, Array, Array, Array]:
-    """Frames, rewards, ends and actions of a file."""
+    """Frames, rewards, terminations and actions of a file."""
     if file.stat().st_size > LARGEST:
         refuse(file, f"{file.stat().st_size:,} bytes", f"at most {LARGEST:,}", "check that it is a trajectory")
     try:
@@ -132,7 +133,7 @@ def _rows(file: Path) -> tuple[Array, Array, Array, Array]:
             refuse(f"{printable(file)}, line {head + odd + 2}", f"{len(table[odd])} values", len(names), "mend it")
         values = np.array([[float(cell) for cell in row] for row in table])
     except CORRUPT as error:
-        refuse(file, f"what is no table of numbers ({ascii(str(error))[:100]})", "such a table", "copy it again")
+        refuse(file, f"no table of numbers ({ascii(str(error))[:100]})", "such a table", "copy it again")
     frame, reward, terminal, action = (values[:, names.index(name)] for name in COLUMNS if name != "score")
     whole = np.isfinite(values).all(1) & (frame == np.rint(frame)) & (action == np.rint(action))
     whole &= np.isin(terminal, (0, 1))
@@ -145,7 +146,7 @@ def _rows(file: Path) -> tuple[Array, Array, Array, Array]:
 
 
 def _numbered(folder: Path, ending: str) -> dict[int, Path]:
-    """The files of a folder that are called by numbers."""
+    """The numbered files of a folder."""
     called = re.compile(r"(0|[1-9][0-9]{0,8})" + re.escape(ending))
     try:
         found = (called.fullmatch(name) for name in os.listdir(folder))
@@ -155,8 +156,8 @@ def _numbered(folder: Path, ending: str) -> dict[int, Path]:
 
 
 def _picture(root: Path, path: Path, look: str) -> np.ndarray:
-    """A screen as it is, or grey and small."""
-    if path.is_symlink() or not path.is_file():  # its folder is known to be inside
+    """A screen as stored, or grey and 84 x 84."""
+    if path.is_symlink() or not path.is_file():  # its folder has been checked
         regular(root, path)
     image = library("PIL.Image", "formats")
     try:

@@ -1,9 +1,9 @@
-"""The one way into an HDF5 file that somebody else wrote, and checked arrays out of it.
+"""Checked access to HDF5 files of unknown origin.
 
-HDF5 files can name other files, as links or as the place of values, and make few bytes into many. So `Group` and
-`Values` stand in place of h5py's groups and datasets: every link is looked at before it is followed, how values are
-stored before their shape is asked for, and how many bytes they take before they are read. What would leave the file, or
-is larger than the budget of the read, is a one-line `DataError`.
+HDF5 files can refer to other files, by links or as the storage of values, and expand few bytes to many. So `Group` and
+`Values` replace h5py's groups and datasets: links are checked before they are followed, the storage of values before
+their shape is read, and their size before they are read. References to other files, and values larger than the budget
+of the read, are one-line `DataError`s.
 """
 
 import contextlib
@@ -17,22 +17,21 @@ from typing import Any
 
 import numpy as np
 
-from irleed._io.npz import CORRUPT, printable
-from irleed._io.text import one_line
+from irleed._io.arrays import CORRUPT, Budget
+from irleed._io.text import one_line, printable
 from irleed._typing import Bool, Int, Shaped
 from irleed.data import lazy
-from irleed.data.formats.base import joined, library, refuse
+from irleed.data.formats import joined, library, refuse
 from irleed.data.formats.hdf5_values import Values, Visit
 from irleed.data.lazy import InFile, LazyRows, Source, runs
-from irleed.data.limits import Budget
 from irleed.data.validation import listed, native
 from irleed.errors import ConfigError
 
-DEEPEST = 32  # groups in groups that are searched, and soft links that lead to soft links
+DEEPEST = 32  # nested groups, and soft links to soft links
 LARGEST_ATTRIBUTE = 1 << 16  # bytes
-LOOKUPS = 50_000  # entries that may be looked up in any file; and one more for every PER_LOOKUP bytes of it
+LOOKUPS = 50_000  # entries that may be looked up in any file, and one more for every PER_LOOKUP bytes
 LONG = 256  # characters of a path that count as one more entry
-PER_LOOKUP = 64  # an entry that is no copy of another takes more in all
+PER_LOOKUP = 64  # an entry that is not a copy takes more bytes
 
 
 class Group:
@@ -44,12 +43,12 @@ class Group:
 
     @classmethod
     def root(cls, path: Path, file: Any, budget: Budget) -> "Group":
-        """The root of a file that is open in h5py."""
+        """The root of an open file of h5py."""
         visit = Visit(path, file, budget, _lookups(path))
         return cls(visit, library("h5py", "formats").h5g.open(file.id, b"/"))
 
     def again(self) -> "Group":
-        """The same group, for another read: as many entries may be looked up as at first."""
+        """The same group, with a new allowance of lookups."""
         self.visit.lookups = _lookups(self.visit.path)
         return self
 
@@ -57,7 +56,7 @@ class Group:
         return self.get(name) is not None
 
     def names(self) -> list[str]:
-        """Of all entries, sorted."""
+        """Names of all entries, sorted."""
         return self._listed(self._id.links.iterate)
 
     def get(self, name: str) -> "Group | Values | None":
@@ -98,7 +97,7 @@ class Group:
         return h5py.Group(self._id).attrs[name]
 
     def _listed(self, iterate: Callable[..., Any]) -> list[str]:
-        """The names that h5py iterates over, which may not take more room than the file has: many may share one."""
+        """The names that h5py iterates over; together at most as long as the file: entries may share a name."""
         found: list[bytes] = []
         room = self.visit.path.stat().st_size
 
@@ -106,9 +105,9 @@ class Group:
             nonlocal room
             found.append(name)
             room -= len(name)
-            return True if room < 0 or len(found) > self.visit.lookups else None  # which ends it
+            return True if room < 0 or len(found) > self.visit.lookups else None  # True ends the iteration
 
-        # In the order of the file: for any other, HDF5 makes a table of all names first.
+        # In the order of the file: for others, HDF5 makes a table of all names first.
         iterate(add, order=library("h5py", "formats").h5.ITER_NATIVE)
         self.visit.count(len(found))
         if room < 0:
@@ -125,7 +124,7 @@ class Group:
         return entry
 
     def _entry(self, name: str, followed: int) -> "Group | Values | None":
-        """One entry of the group itself, by its kind of link."""
+        """A direct entry of the group, by its kind of link."""
         h5py, key, links = library("h5py", "formats"), name.encode("utf-8", "surrogateescape"), self._id.links
         where = f"{self.name.rstrip('/')}/{name}"
         self.visit.count(1 + len(where) // LONG)  # every entry keeps its path
@@ -159,11 +158,11 @@ OPEN = 4  # datasets that each thread keeps open
 
 
 class Reopened:
-    """A file for as long as it is open; once it is closed, or elsewhere, it is opened when it is next read."""
+    """A file that is reopened for reading after it was closed, or in another thread or process."""
 
     def __init__(self, path: Path, expansion: float, root: Group | None = None):
         self.path, self.expansion = path.absolute(), expansion
-        self._mine = threading.local()  # each thread reads by itself: no lock that a fork could leave closed
+        self._mine = threading.local()  # per thread: a lock could stay closed after a fork
         if root is not None:
             self._mine.__dict__.update(process=os.getpid(), root=root, kept={}, checked=set())
 
@@ -172,13 +171,13 @@ class Reopened:
 
     @classmethod
     def of(cls, root: Group) -> "Reopened":
-        """A file that is open now."""
+        """A file that is open."""
         return cls(root.visit.path, root.visit.budget.expansion, root)
 
     def values(self, name: str) -> Values:
-        """A dataset of the file, checked; those asked for last stay open, with the chunks read last."""
+        """A checked dataset of the file; the latest ones stay open, with their latest chunks."""
         mine = self._mine.__dict__
-        if mine.get("process") != os.getpid() or not mine["root"].visit.file:  # a closed file counts as false
+        if mine.get("process") != os.getpid() or not mine["root"].visit.file:  # a closed file is false
             if not self.path.is_file():
                 raise OSError("no such file")
             file, budget = library("h5py", "formats").File(self.path, "r"), Budget(self.expansion)
@@ -191,20 +190,20 @@ class Reopened:
         if name not in mine["checked"]:
             found.check()
             mine["checked"].add(name)
-        kept[name] = found  # the last one used is the last to go
+        kept[name] = found  # the latest one is removed last
         while len(kept) > OPEN:
             del kept[next(iter(kept))]
         return found
 
 
 class Stored(Source):
-    """Rows of a dataset."""
+    """Lazy rows of a dataset."""
 
     def __init__(self, file: Reopened, name: str, shape: tuple[int, ...], dtype: np.dtype):
         self.file, self.name, self.shape, self.dtype = file, name, shape, dtype
 
     def read(self, rows: Int[np.ndarray, " K"]) -> np.ndarray:
-        """These rows, each run of neighbours at once: lists of rows are what HDF5 is slow at."""
+        """These rows, consecutive ones at once: HDF5 is slow with lists of rows."""
         result = np.empty((len(rows), *self.shape[1:]), self.dtype)
         try:
             values = self.file.values(self.name)
@@ -213,13 +212,13 @@ class Stored(Source):
             for begin, end in runs(rows):
                 result[begin:end] = values.rows(int(rows[begin]), int(rows[end - 1]) + 1)
         except CORRUPT as error:
-            where, got = f"{printable(self.file.path)}, {self.name}", f"what cannot be read ({one_line(error)})"
+            where, got = f"{printable(self.file.path)}, {self.name}", f"content that cannot be read ({one_line(error)})"
             refuse(where, got, "the rows that were there", "copy or write it again")
         return result
 
 
 def is_hdf5(path: Path) -> bool:
-    """Does the file start as HDF5 files do?"""
+    """Whether it is an HDF5 file."""
     try:
         if not path.is_file():
             return False
@@ -233,7 +232,7 @@ def is_hdf5(path: Path) -> bool:
 
 @contextlib.contextmanager
 def opened(path: Path, budget: Budget) -> Iterator[Group]:
-    """The root group of a file; whatever h5py raises until it is closed again is a `DataError`."""
+    """The root group of a file; errors of h5py while it is open become a `DataError`."""
     h5py = library("h5py", "formats")
     if not path.is_file():  # a pipe would be waited for
         refuse(path, "no file", "an HDF5 file", "check the path")
@@ -247,7 +246,7 @@ def opened(path: Path, budget: Budget) -> Iterator[Group]:
 
 
 def place(entry: Group | Values, name: str = "") -> str:
-    """The file and where in it, as messages show it."""
+    """A place in a file, for messages."""
     return f"{printable(entry.visit.path)}, {printable(entry.name).rstrip('/')}/{printable(name)}".rstrip("/")
 
 
@@ -257,7 +256,7 @@ def array(group: Group, name: str) -> Shaped[np.ndarray, "R ..."]:
 
 
 def rows(group: Group, name: str, file: Reopened, large: bool = False) -> np.ndarray | LazyRows:
-    """The rows of a dataset of numbers; those of a large file are read later, and others of which it is known."""
+    """The rows of a dataset of numbers; lazy in a large file, or if `large` is set."""
     values, path = sound(group, name), group.visit.path
     dtype = native(np.empty(0, values.dtype), values.where).dtype
     if not large and values.nbytes < lazy.LARGE and not is_large(path):
@@ -270,7 +269,7 @@ def rows(group: Group, name: str, file: Reopened, large: bool = False) -> np.nda
 
 
 def sound(group: Group, name: str) -> Values:
-    """A dataset; refused if it is missing, empty, or not all in this file."""
+    """A dataset; refused if it is missing or empty."""
     values = group.get(name)
     if not isinstance(values, Values):
         got = "no dataset" if values is None else "a group"
@@ -281,7 +280,7 @@ def sound(group: Group, name: str) -> Values:
 
 
 def there(group: Group) -> str:
-    """The names of a group's entries, as messages show them."""
+    """The names of the entries of a group, for messages."""
     return listed(group.names(), most=20) or "nothing"
 
 
@@ -291,14 +290,14 @@ def numbers(group: Group, name: str) -> Shaped[np.ndarray, "R ..."]:
 
 
 def column(values: Shaped[np.ndarray, "R ..."], where: str) -> Shaped[np.ndarray, " R"]:
-    """One value a row, which some programs write as a matrix of one column."""
+    """One value for each row; a matrix of one column is flattened."""
     if values.shape not in ((len(values),), (len(values), 1)):
         refuse(where, f"shape {values.shape}", f"({len(values)},)", "store one value a step")
     return values.reshape(-1)
 
 
 def flags(group: Group, name: str) -> Bool[np.ndarray, " R"]:
-    """A dataset of one yes or no a row, whatever its type."""
+    """A dataset of one flag for each row, of any type."""
     where = place(group, name)
     values = column(numbers(group, name), where)
     odd = np.flatnonzero((values != 0) & (values != 1))
@@ -308,7 +307,7 @@ def flags(group: Group, name: str) -> Bool[np.ndarray, " R"]:
 
 
 def same_length(arrays: Mapping[str, np.ndarray | LazyRows], where: str) -> int:
-    """How many rows they all have."""
+    """The number of rows of all arrays; refused if it differs."""
     lengths = {name: len(values) for name, values in arrays.items()}
     if len(set(lengths.values())) > 1:
         got = ", ".join(f"{name} {length}" for name, length in lengths.items())
@@ -319,22 +318,18 @@ def same_length(arrays: Mapping[str, np.ndarray | LazyRows], where: str) -> int:
 def observations(
     group: Group, chosen: tuple[str, ...], there: Mapping[str, Values], file: Reopened
 ) -> Shaped[np.ndarray | LazyRows, "R *obs"]:
-    """The chosen datasets of a group side by side."""
+    """The chosen datasets of a group, concatenated."""
     parts = {name: rows(group, name, file) for name in chosen if name in there}
     stand_ins = {name: np.broadcast_to(False, entry.shape) for name, entry in there.items() if name not in parts}
     return joined(parts | stand_ins, chosen, place(group))
 
 
 def check_followed(
-    obs: np.ndarray | LazyRows,
-    later: np.ndarray | LazyRows,
-    ends: Bool[np.ndarray, " R"],
-    where: str,
-    most: int | None,
+    obs: np.ndarray | LazyRows, later: np.ndarray | LazyRows, ends: Bool[np.ndarray, " R"], where: str, most: int | None
 ) -> None:
-    """Refuse next observations that are not, but for the ends of episodes, the observations one row later.
+    """Refuse next observations that differ from the observations one row later, except at the ends of episodes.
 
-    At `most` so many rows are looked at, spread evenly: to see all of a large file takes long.
+    At `most` that many rows are compared, evenly spaced, as reading all of a large file is slow.
     """
     if later.shape != obs.shape:
         refuse(where, f"shape {later.shape}", f"{obs.shape}, as the observations have", "check the file")
@@ -342,7 +337,7 @@ def check_followed(
     if most is not None and len(inner) > most:
         inner = inner[np.linspace(0, len(inner) - 1, most).astype(np.int64)]
     one, other = later[inner], obs[inner + 1]
-    differ = (one != other) & ~((one != one) & (other != other))  # no number in both: for others to find
+    differ = (one != other) & ~((one != one) & (other != other))  # NaN in both: refused later
     odd = inner[differ.reshape(len(differ), math.prod(obs.shape[1:])).any(1)]
     if len(odd):
         got, expected = "another observation", f"the observation of row {odd[0] + 1}"
@@ -350,12 +345,12 @@ def check_followed(
 
 
 def is_large(path: Path) -> bool:
-    """Would it take long to look at all of it?"""
+    """Whether the file is large enough for lazy rows."""
     return path.stat().st_size >= lazy.LARGE
 
 
 def text(value: object, where: str) -> str:
-    """A demonstrator's name, from text or a number."""
+    """The name of a demonstrator, from text or a number."""
     single = np.asarray(value)
     item = single.item() if single.size == 1 else None
     if not isinstance(item, str | bytes | bool | int | float):

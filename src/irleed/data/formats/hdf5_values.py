@@ -1,8 +1,8 @@
-"""Datasets of an HDF5 file that somebody else wrote, checked before they are read.
+"""Datasets of HDF5 files of unknown origin, checked before they are read.
 
-HDF5 decompresses a chunk to whatever its bytes become, several times over if the file says so. That may be more than a
-chunk has, and any amount of memory; or less, and then values are whatever was in memory before. So `Chunks` are
-decompressed one by one, to the size of a chunk and no further.
+HDF5 decompresses a chunk to any size, several times if the file has several filters. The result may take any amount of
+memory, or be smaller than a chunk, and values are then uninitialised. So `Chunks` are decompressed one by one, to the
+size of a chunk at most.
 """
 
 import dataclasses
@@ -17,14 +17,14 @@ from typing import Any
 
 import numpy as np
 
-from irleed._io.npz import printable
-from irleed.data.formats.base import library, refuse
-from irleed.data.limits import ALWAYS, EXPANSION, Budget
+from irleed._io.arrays import ALWAYS, EXPANSION, Budget
+from irleed._io.text import printable
+from irleed.data.formats import library, refuse
 
 SHUFFLE, DEFLATE, FLETCHER32, LZF = 2, 1, 3, 32000
 KNOWN = ((), (SHUFFLE,), (DEFLATE,), (LZF,), (SHUFFLE, DEFLATE), (SHUFFLE, LZF))  # and a checksum before or after
 CHECKSUM = 4  # bytes
-KEPT = 1 << 25  # bytes of chunks kept in memory, those decompressed last; one of them at least
+KEPT = 1 << 25  # bytes of the latest chunks kept in memory; at least one chunk
 
 
 class Chunks:
@@ -47,16 +47,16 @@ class Chunks:
 
     @property
     def checked(self) -> bool:
-        """Do chunks have checksums?"""
+        """Whether chunks have checksums."""
         return FLETCHER32 in self.filters
 
     @property
     def compressed(self) -> bool:
-        """Are chunks compressed?"""
+        """Whether chunks are compressed."""
         return bool({DEFLATE, LZF} & set(self.filters))
 
     def check(self, most: int) -> bool:
-        """Are all chunks stored, of which there are at `most` so many? Refused if they are stored in an odd way."""
+        """Whether all chunks are stored, at `most` that many; unknown filters and wrong sizes are refused."""
         core = tuple(number for number in self.filters if number != FLETCHER32)
         if core not in KNOWN or self.filters.count(FLETCHER32) > 1:
             got, expected = f"the filters {', '.join(map(str, self.filters))}", "gzip or lzf once, after shuffle"
@@ -71,33 +71,33 @@ class Chunks:
         return True
 
     def places(self, begin: int, end: int) -> Iterator[tuple[int, ...]]:
-        """Where the chunks begin that hold some of the rows from one to another."""
+        """The offsets of the chunks with rows from `begin` to `end`."""
         rows, *sizes = self.shape
         axes = [range(0, size, chunk) for size, chunk in zip(self._id.shape[1:], sizes, strict=True)]
         return itertools.product(range(begin // rows * rows, end, rows), *axes)
 
     def verify(self, begin: int, end: int) -> None:
-        """Refuse compressed chunks with some of these rows that do not have the size of a chunk."""
+        """Refuse compressed chunks with these rows that decompress to another size."""
         if self.compressed:
             for place in self.places(begin, end):
                 self._plain(place)
 
     def array(self, place: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-        """The values of a chunk that is inflated here: without checksums and lzf, and of a type as NumPy has it."""
+        """The values of a chunk without checksums and lzf, of a dtype of NumPy."""
         return np.frombuffer(self._plain(place, dtype.itemsize), dtype).reshape(self.shape)
 
     def _applied(self, skipped: int) -> list[int]:
         return [number for i, number in enumerate(self.filters) if not skipped >> i & 1]
 
     def _plain(self, place: tuple[int, ...], itemsize: int = 0) -> bytes:
-        """A chunk inflated; and of items of a size, in their order. Of lzf there is nothing but its size."""
+        """A decompressed chunk, unshuffled for an `itemsize`; of lzf only the size is checked."""
         if place in self._kept:
             return self._kept[place]
         skipped, raw = self._id.read_direct_chunk(place)
         applied = self._applied(skipped)
         size, found = self.nbytes + CHECKSUM * applied.count(FLETCHER32), len(raw)
         if {DEFLATE, LZF} & set(applied):
-            if applied[-1] == FLETCHER32:  # of what was compressed, behind it
+            if applied[-1] == FLETCHER32:  # of the compressed bytes, after them
                 raw, size = raw[:-CHECKSUM], size - CHECKSUM
             raw = _inflated(raw, size) if DEFLATE in applied else raw
             found = len(raw) if DEFLATE in applied else _lzf_size(raw)
@@ -113,39 +113,39 @@ class Chunks:
 
 
 def _inflated(raw: bytes, size: int) -> bytes:
-    """What deflate made into these bytes: one byte more than `size` if it is more."""
+    """Inflated bytes, at most `size` and one."""
     return zlib.decompressobj().decompress(raw, size + 1)
 
 
 def _lzf_size(raw: bytes) -> int:
-    """How many bytes lzf made into these: a byte before each piece says how long it is."""
+    """The decompressed size of lzf bytes, whose pieces begin with their length."""
     place = size = 0
     while place < len(raw):
         control = raw[place]
-        if control < 32:  # so many and one bytes as they are
+        if control < 32:  # control + 1 literal bytes
             size, place = size + control + 1, place + control + 2
-        elif control < 224:  # bytes that were there before, as many as the first three bits say and two
+        elif control < 224:  # a back reference of the first three bits + 2 bytes
             size, place = size + (control >> 5) + 2, place + 2
-        else:  # and as many as the next byte says
+        else:  # and a long one, with another byte of length
             size, place = size + raw[place + 1] + 9, place + 3
     return size
 
 
-OBJECT = 128  # bytes that Python takes for a short text or sequence
-COLLECTION = re.compile(rb"GCOL.{4}(.{8})", re.DOTALL)  # of texts and sequences of various lengths, with its size
+OBJECT = 128  # bytes of a short text or sequence in Python
+COLLECTION = re.compile(rb"GCOL.{4}(.{8})", re.DOTALL)  # of variable-length texts and sequences, with its size
 
 
 @dataclasses.dataclass
 class Visit:
-    """A file that is open, and what a read of it may still take: memory, and entries that are looked up."""
+    """An open file, with the budget of memory and of lookups of a read."""
 
     path: Path
-    file: Any  # h5py's
+    file: Any  # of h5py
     budget: Budget
     lookups: int
 
     def count(self, entries: int = 1) -> None:
-        """Count entries that are looked up; in a file whose groups contain each other there is no end of them."""
+        """Count lookups, which have no end in a file whose groups contain each other."""
         self.lookups -= entries
         if self.lookups < 0:
             got, expected = "more entries than a file of its size holds", "every group and dataset in one place"
@@ -153,9 +153,9 @@ class Visit:
 
     @functools.cached_property
     def longest_text(self) -> int:
-        """Bytes that no text and no sequence has more of: those of the largest collection of such, or of all the file.
+        """A bound on the bytes of a text or sequence: the largest collection, or the size of the file.
 
-        A large file is not searched: its texts are then read one by one.
+        Large files are not searched; their texts are read one by one.
         """
         size, largest, before = self.path.stat().st_size, 1, b""
         if size >= ALWAYS:
@@ -170,14 +170,14 @@ class Visit:
 
 
 class Values:
-    """A dataset with its values in this file, stored in a way that is known."""
+    """A dataset with its values in this file, in a known layout."""
 
     def __init__(self, visit: Visit, dataset: Any, name: str):
         self.visit, self.name, self._id = visit, name, dataset
         self.where = f"{printable(visit.path)}, {printable(name)}"
         h5d, plan = library("h5py", "formats").h5d, dataset.get_create_plist()
         layout = plan.get_layout()
-        # Before the shape is asked for: to answer, HDF5 opens the files that a virtual dataset names.
+        # Before the shape is read: for that HDF5 opens the files of a virtual dataset.
         if layout == h5d.VIRTUAL or plan.get_external_count():
             refuse(self.where, "values in another file", "values in this file", "copy them into one file")
         self.shape: tuple[int, ...] = dataset.shape
@@ -193,7 +193,7 @@ class Values:
 
     @functools.cached_property
     def dtype(self) -> np.dtype:
-        """Of numbers or texts; anything else is refused."""
+        """The dtype of numbers or texts; others are refused."""
         h5t, kind = library("h5py", "formats").h5t, self._id.get_type()
         plain = kind.get_class() in (h5t.INTEGER, h5t.FLOAT, h5t.ENUM, h5t.STRING)
         if not plain and not (kind.get_class() == h5t.VLEN and kind.get_super().get_class() == h5t.INTEGER):
@@ -202,16 +202,16 @@ class Values:
 
     @property
     def nbytes(self) -> int:
-        """Bytes, once read; of texts and sequences of various lengths, those that empty ones take."""
+        """Bytes in memory; of variable-length texts and sequences, those of empty ones."""
         return math.prod(self.shape) * (OBJECT if self.dtype.hasobject else self.dtype.itemsize)
 
     def claim(self) -> None:
-        """Count the memory of all values; refused if it is too much, or if values are missing or oddly stored."""
+        """Check the storage, and count the memory of all values against the budget."""
         self.check()
         self.visit.budget.take(self.where, self.nbytes)
 
     def check(self) -> None:
-        """Refuse values that were not all written, or are stored in a way that could take any amount of memory."""
+        """Refuse values that were not all written, or whose storage could take any amount of memory."""
         if self.chunks is None:
             whole = self._id.get_storage_size() == math.prod(self.shape) * self._itemsize()
         else:
@@ -233,7 +233,7 @@ class Values:
         return np.asarray(self._dataset[()])
 
     def rows(self, begin: int, end: int) -> np.ndarray:
-        """Rows from one to another, of values that were checked."""
+        """Rows from `begin` to `end` of checked values."""
         if self.dtype.hasobject:
             return self._texts(begin, end)
         if self.chunks is None or not self._inflatable:
@@ -249,7 +249,7 @@ class Values:
         return values
 
     def in_one_block(self) -> int | None:
-        """Where in the file the values begin, if they lie there as NumPy would have them in memory."""
+        """The offset of the values in the file, if they are stored as a NumPy array."""
         plain = self.chunks is None and self.dtype.kind in "iuf" and self._as_numpy
         return self._id.get_offset() if plain else None
 
@@ -258,8 +258,7 @@ class Values:
         return library("h5py", "formats").Dataset(self._id, readonly=True)  # which is faster
 
     def _itemsize(self) -> int:
-        """Bytes of a value in the file: of those of various lengths, their length, and the address and number of a
-        place."""
+        """Bytes of a value in the file; of variable-length ones, those of the length and the reference."""
         h5t, kind = library("h5py", "formats").h5t, self._id.get_type()
         various = kind.get_class() == h5t.VLEN or (kind.get_class() == h5t.STRING and kind.is_variable_str())
         return 8 + self.visit.file.id.get_create_plist().get_sizes()[0] if various else kind.get_size()
@@ -270,18 +269,18 @@ class Values:
 
     @functools.cached_property
     def _inflatable(self) -> bool:
-        """Can chunks be made into an array without HDF5? Those with checksums are left to it."""
+        """Whether chunks can be inflated here; those with checksums are read by HDF5."""
         deflated = self.chunks is not None and DEFLATE in self.chunks.filters and not self.chunks.checked
         return deflated and not self.dtype.hasobject and self._as_numpy
 
     def _stored(self, begin: int, end: int) -> np.ndarray:
-        """Rows as HDF5 reads them."""
+        """Rows read by HDF5."""
         if self.chunks is not None:
             self.chunks.verify(begin, end)
         return np.asarray(self._dataset[begin:end])
 
     def _texts(self, begin: int, end: int) -> np.ndarray:
-        """Texts or sequences, a few at a time: many may be in the same place, and be more than the file in all."""
+        """Texts or sequences, a few at a time: several may share storage, and be larger than the file in all."""
         values, taken = np.empty((end - begin, *self.shape[1:]), object), 0
         most = max(ALWAYS, self.visit.path.stat().st_size)
         step = max(1, ALWAYS // self.visit.longest_text // max(1, math.prod(self.shape[1:])))

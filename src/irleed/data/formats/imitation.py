@@ -8,23 +8,23 @@ from typing import Any
 
 import numpy as np
 
+from irleed._io.arrays import EPISODE, Budget
 from irleed._io.files import replacing
-from irleed._io.npz import printable
+from irleed._io.text import printable
 from irleed.data import lazy
 from irleed.data.demonstrations import Demonstrations, Episode
+from irleed.data.formats import Format, ReadOptions, library, read_json, refuse, regular
 from irleed.data.formats.arrow import read_table
-from irleed.data.formats.base import Format, ReadOptions, library, read_json, refuse, regular
 from irleed.data.lazy import InFile, LazyRows
-from irleed.data.limits import EPISODE, Budget
 from irleed.data.validation import listed
 from irleed.errors import DataError
 
-COLUMNS = ("obs", "acts", "terminal")  # these there must be; infos, rews and others may be
-OWNERS = ("demonstrator", "operator")  # columns or entries of infos that say who acted without being named
+COLUMNS = ("obs", "acts", "terminal")  # required; infos, rews and others are optional
+OWNERS = ("demonstrator", "operator")  # default columns or entries of infos with the demonstrator
 
 
 def write(demonstrations: Demonstrations, out: Path) -> None:
-    """Write a folder that `imitation` and `datasets.load_from_disk` read; there must be none of this name yet."""
+    """Write a new folder for `imitation` and `datasets.load_from_disk`."""
     if out.exists():
         refuse(out, "a folder or file that exists", "a new name", "choose another name, or remove it")
     datasets = library("datasets", "formats")
@@ -33,16 +33,16 @@ def write(demonstrations: Demonstrations, out: Path) -> None:
 
 
 def _columns(demonstrations: Demonstrations) -> dict[str, list[Any]]:
-    """One entry a trajectory in each; who acted is in the infos, as `imitation` reads no folder with other columns."""
+    """Columns with an entry for each trajectory; demonstrators are in the infos: `imitation` refuses other columns."""
     start, length = demonstrations.start, demonstrations.length
     steps = [slice(first, first + count) for first, count in zip(start, length, strict=True)]
     obs, action = np.asarray(demonstrations.obs), np.asarray(demonstrations.action)
     rows = np.asarray(demonstrations.row)[start]
-    said = [json.dumps({"demonstrator": demonstrations.names[owner]}) for owner in demonstrations.owner]
+    infos = [json.dumps({"demonstrator": demonstrations.names[owner]}) for owner in demonstrations.owner]
     columns = {
         "obs": [obs[row : row + count + 1] for row, count in zip(rows, length, strict=True)],
         "acts": [action[step] for step in steps],
-        "infos": [[info] * int(count) for info, count in zip(said, length, strict=True)],
+        "infos": [[info] * int(count) for info, count in zip(infos, length, strict=True)],
         "terminal": [bool(demonstrations.terminated[step.stop - 1]) for step in steps],
     }
     rewards = demonstrations.reward
@@ -51,7 +51,7 @@ def _columns(demonstrations: Demonstrations) -> dict[str, list[Any]]:
 
 @contextlib.contextmanager
 def _quiet(datasets: Any) -> Iterator[None]:
-    """No progress bars meanwhile."""
+    """Disable progress bars."""
     before = datasets.are_progress_bars_disabled()
     datasets.disable_progress_bars()
     try:
@@ -74,7 +74,7 @@ def _recognises(path: Path) -> bool:
 
 
 def _read(path: Path, reading: ReadOptions) -> Demonstrations:
-    """Every row is an episode."""
+    """Read every row as an episode."""
     where = printable(path)
     if reading.obs not in ((), ("obs",)) or reading.action not in (None, "acts"):
         got = f"a choice of {listed([*reading.obs, *filter(None, [reading.action])])}"
@@ -97,7 +97,7 @@ def _read(path: Path, reading: ReadOptions) -> Demonstrations:
 
 
 def _table(path: Path, budget: Budget) -> tuple[Any, list[tuple[Path, Any]]]:
-    """The rows as Arrow stores them, checked, with nothing decoded; and the files of large ones, in memory maps."""
+    """The validated Arrow table, and memory maps of its files if they are large."""
     arrow = library("pyarrow", "formats")
     where, remedy = printable(path), "write the folder again with imitation.data.serialize.save"
     try:
@@ -128,7 +128,7 @@ def _table(path: Path, budget: Budget) -> tuple[Any, list[tuple[Path, Any]]]:
 def _arrays(
     table: Any, name: str, where: str, maps: list[tuple[Path, Any]] | None = None
 ) -> list[np.ndarray | LazyRows]:
-    """The array of each trajectory; where the file that has it is in `maps`, it is read later."""
+    """The array of each trajectory; lazy if its file is in `maps`."""
     arrays, kind = [], table.schema.field(name).type
     if _has_views(kind):  # many rows may share the same numbers: a small file, and any amount of memory
         refuse(f"{where}, {name}", str(kind)[:80], "lists of numbers", "write the folder again")
@@ -152,7 +152,7 @@ def _has_views(kind: Any) -> bool:
 
 
 def _flat(values: Any, where: str) -> tuple[Any, tuple[int, ...]]:
-    """The numbers in lists in lists of equal lengths, with nothing copied, and their shape."""
+    """The numbers in nested lists of equal lengths, without a copy, and their shape."""
     types = library("pyarrow", "formats").types
     shape = [len(values)]
     while True:
@@ -178,7 +178,7 @@ def _flat(values: Any, where: str) -> tuple[Any, tuple[int, ...]]:
 
 
 def _in_file(values: Any, shape: tuple[int, ...], maps: list[tuple[Path, Any]]) -> InFile | None:
-    """Where in a file numbers lie, if they lie there as they would in memory."""
+    """The place of numbers in a file, if they are stored contiguously."""
     if not maps or library("pyarrow", "formats").types.is_boolean(values.type):  # eight of which are a byte
         return None
     dtype = np.dtype(values.type.to_pandas_dtype())
@@ -190,7 +190,7 @@ def _in_file(values: Any, shape: tuple[int, ...], maps: list[tuple[Path, Any]]) 
 
 
 def _owners(table: Any, reading: ReadOptions, path: Path) -> list[str]:
-    """Who acted: a column, or else an entry of each trajectory's first info, or else the folder's name."""
+    """The demonstrators: a column, else an entry of the first info of each trajectory, else the name of the folder."""
     if reading.demonstrator == "episode":
         return [path.stem] * len(table)
     where, wanted, columns = f"{printable(path)}, demonstrators", reading.named, table.column_names
@@ -215,7 +215,7 @@ def _owners(table: Any, reading: ReadOptions, path: Path) -> list[str]:
 
 
 def _first_infos(table: Any) -> list[dict[str, Any] | None]:
-    """The first info of every trajectory, read as JSON and as nothing else; None where it is none."""
+    """The first info of every trajectory, decoded from JSON; None if it is no JSON."""
     if "infos" not in table.column_names:
         return []
     column, types = table.column("infos"), library("pyarrow", "formats").types

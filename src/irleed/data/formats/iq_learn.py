@@ -1,8 +1,8 @@
 """Pickled demonstrations as IQ-Learn stores them: a dict of lists of trajectories, in a ``.pkl`` or a ``.npy`` file.
 
-They are read without running anything of them. A pickle is a program: its instructions are checked first, the few names
-it may use stand for functions of this module, arrays are made only of as many bytes as the file holds, and all that is
-made of a file counts against one budget: parts that are stored once may be used many times.
+They are read without executing code from the file. A pickle is a program: its instructions are checked first, the few
+names that it may use stand for functions of this module, arrays are made only of as many bytes as the file has, and all
+objects made from a file count against one budget: parts that are stored once may be used many times.
 """
 
 import io
@@ -17,10 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from irleed._io.npz import printable
+from irleed._io.arrays import Budget
+from irleed._io.text import printable
 from irleed.data.demonstrations import Demonstrations, Episode
-from irleed.data.formats.base import Format, ReadOptions, refuse
-from irleed.data.limits import Budget
+from irleed.data.formats import Format, ReadOptions, refuse
 from irleed.data.validation import listed, native
 from irleed.errors import DataError
 
@@ -32,11 +32,11 @@ CODES = set(
     "BINUNICODE BINUNICODE8 EMPTY_LIST APPEND APPENDS EMPTY_DICT SETITEM SETITEMS EMPTY_TUPLE TUPLE TUPLE1 TUPLE2 "
     "TUPLE3 GLOBAL STACK_GLOBAL REDUCE BUILD".split()
 )
-DEEPEST = 32  # tuples in tuples, lists in lists: far more than trajectories need, far less than overflows the stack
-OPERATION, VALUE, POINTER = 100, 40, 8  # bytes in memory of an instruction, of a value in a list, and of a place in it
+DEEPEST = 32  # nested tuples and lists: more than trajectories need, less than overflows the stack
+OPERATION, VALUE, POINTER = 100, 40, 8  # bytes in memory of an instruction, of a value in a list, and of a reference
 OFTEN = 1000  # instructions that are counted together
 
-Take = Callable[[int], None]  # counts bytes against the budget before they are used
+Take = Callable[[int], None]  # counts bytes against the budget
 
 
 class _Array(list):
@@ -76,7 +76,7 @@ class _Type:
 
 
 class _Name:
-    """What a name in the file stands for: a function of this module, which the file can call but not change."""
+    """A function of this module that the file can call but not change."""
 
     __slots__ = ("_function",)
 
@@ -91,7 +91,7 @@ class _Name:
 
 
 def _numbers(data: Any, kind: _Type, shape: Any, order: str, take: Take) -> np.ndarray:
-    """An array of exactly these bytes, which are text where Python 2 wrote them."""
+    """An array of exactly these bytes, which are text in files of Python 2."""
     size = len(data) if isinstance(data, str) else memoryview(data).nbytes
     if kind.dtype == object or math.prod(shape) * kind.dtype.itemsize != size or min(shape, default=0) < 0:
         raise ValueError(f"{size} bytes for an array of another size")
@@ -109,7 +109,7 @@ def _encode(text: str, encoding: str, take: Take) -> bytes:
 
 
 def _names(take: Take) -> dict[tuple[str, str], Callable[..., Any]]:
-    """What the names stand for that a file may use."""
+    """The functions for the names that a file may use."""
     calls: dict[str, Callable[..., Any]] = {
         "_reconstruct": lambda *_: _Array(take),
         "scalar": lambda kind, data: _numbers(data, kind, (1,), "C", take)[0],
@@ -119,14 +119,14 @@ def _names(take: Take) -> dict[tuple[str, str], Callable[..., Any]]:
         ("numpy", "dtype"): _Type,
         ("numpy", "ndarray"): lambda *_: _Array(take),
         ("_codecs", "encode"): lambda text, encoding: _encode(text, encoding, take),
-        ("collections", "defaultdict"): lambda *_: {},  # what IQ-Learn collects trajectories in, of lists
+        ("collections", "defaultdict"): lambda *_: {},  # of lists of trajectories, in IQ-Learn
         ("builtins", "list"): lambda: [],
         ("__builtin__", "list"): lambda: [],
     }
 
 
 class _Unpickler(pickle.Unpickler):
-    """Knows `_names`, and imports nothing."""
+    """An unpickler with `_names` that imports nothing."""
 
     def __init__(self, content: bytes, where: str, take: Take) -> None:
         super().__init__(io.BytesIO(content), encoding="latin1")
@@ -142,8 +142,8 @@ class _Unpickler(pickle.Unpickler):
 
 
 def _scan(content: bytes, where: str, take: Take) -> None:
-    """Refuse instructions that data do not need, and those that would use up the memory or the stack."""
-    stack: list[int | None] = []  # how deep tuples are nested in each entry; None is a mark
+    """Refuse instructions that data do not need, and those that would exhaust memory or the stack."""
+    stack: list[int | None] = []  # depth of nested tuples in each entry; None is a mark
     memo: dict[int, int | None] = {}
     end = 0
     for count, (code, argument, position) in enumerate(pickletools.genops(content)):
@@ -171,7 +171,7 @@ def _scan(content: bytes, where: str, take: Take) -> None:
 
 
 def _pop(stack: list[int | None], code: pickletools.OpcodeInfo) -> int:
-    """Take from the stack what an instruction takes; the depth of the deepest of it."""
+    """Remove the entries that an instruction takes from the stack, and return the largest depth."""
     taken, single = [0], len(code.stack_before)
     if pickletools.markobject in code.stack_before:
         single = code.stack_before.index(pickletools.markobject)
@@ -182,15 +182,15 @@ def _pop(stack: list[int | None], code: pickletools.OpcodeInfo) -> int:
     return max(taken)
 
 
-class _Plain:
-    """Makes lists and arrays without objects in them, and counts what they take as one array of numbers or text."""
+class _Converter:
+    """Converts entries to plain lists and arrays, and counts their size as one array of numbers or text."""
 
     def __init__(self, take: Take) -> None:
         self.take, self.uncounted = take, 0
-        self.values, self.longest = 0, 0  # NumPy gives every value the room of the longest text
+        self.values, self.longest = 0, 0  # in NumPy every text takes as much as the longest
 
     def of(self, entry: Any) -> Any:
-        """All of an entry of the file."""
+        """A converted entry of the file."""
         plain = self._plain(entry, 0)
         self.take(self.uncounted + self.values * self.longest)
         return plain
@@ -208,7 +208,7 @@ class _Plain:
         elif isinstance(value, str | bytes):
             self.longest = max(self.longest, 4 * len(value))
         self.values += size
-        self.uncounted += VALUE + POINTER * size  # numbers may become larger ones, like those beside them
+        self.uncounted += VALUE + POINTER * size  # numbers may be converted to a larger dtype
         if self.uncounted > OFTEN * VALUE:
             self.take(self.uncounted)
             self.uncounted = 0
@@ -237,7 +237,7 @@ def load(path: Path, budget: Budget) -> dict[str, Any]:
         if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
             got = "an array" if isinstance(value, _Array) else type(value).__name__
             refuse(where, got, "a dict of lists, its keys text", "store it as IQ-Learn does")
-        return {key: _Plain(take).of(entry) for key, entry in value.items()}
+        return {key: _Converter(take).of(entry) for key, entry in value.items()}
     except DataError:
         raise
     except Exception as error:  # a broken pickle can raise anything
@@ -250,7 +250,7 @@ def _header(content: bytes) -> int:
     return 8 + width + int.from_bytes(content[8 : 8 + width], "little")
 
 
-FIELDS = ("states", "next_states", "actions", "dones")  # these there must be; rewards and lengths may be
+FIELDS = ("states", "next_states", "actions", "dones")  # required; rewards and lengths are optional
 
 
 def _owners(data: dict[str, Any], reading: ReadOptions, path: Path, count: int) -> list[str]:
@@ -272,7 +272,7 @@ def _owners(data: dict[str, Any], reading: ReadOptions, path: Path, count: int) 
 
 
 def _trajectory(data: dict[str, Any], i: int, owner: str, path: Path) -> Episode:
-    """Trajectory i, its steps checked against each other."""
+    """Trajectory i, validated."""
     where = f"{printable(path)}, trajectory {i}"
     state, following, action, done = (_field(data, key, i, where) for key in FIELDS)
     if (
@@ -327,7 +327,7 @@ def _recognises(path: Path) -> bool:
 
 
 def _read(path: Path, reading: ReadOptions) -> Demonstrations:
-    """Every trajectory is an episode, of one demonstrator unless a key of the dict says who acted."""
+    """Read every trajectory as an episode; the demonstrators are in a key of the dict, if it was named."""
     where = printable(path)
     if reading.obs not in ((), ("states",)) or reading.action not in (None, "actions"):
         got = f"a choice of {listed([*reading.obs, *filter(None, [reading.action])])}"

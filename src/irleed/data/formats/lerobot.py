@@ -1,4 +1,4 @@
-"""LeRobot v3 folders: what robots sensed and were told, in Parquet files and videos; and weights put beside them."""
+"""LeRobot v3 folders: observations and actions of robots in Parquet files and videos; and weights for them."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -9,35 +9,33 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from irleed._io.arrays import CORRUPT, Budget
 from irleed._io.files import beside
-from irleed._io.npz import CORRUPT, printable
-from irleed._io.text import one_line
+from irleed._io.text import one_line, printable
 from irleed._typing import Float, Int
 from irleed.data.demonstrations import Demonstrations
+from irleed.data.formats import Format, ReadOptions, inside, library, read_json, refuse, regular
 from irleed.data.formats.arrow import labelled, numbers, refuse_row
-from irleed.data.formats.base import Format, ReadOptions, inside, library, read_json, refuse, regular
 from irleed.data.formats.media import MOST_PIXELS, Frames, Pictures
-from irleed.data.formats.parquet import Files, RowGroups
-from irleed.data.formats.tables import from_table
+from irleed.data.formats.tables import Files, RowGroups, from_table
 from irleed.data.lazy import LazyRows, SideBySide, Source
-from irleed.data.limits import Budget
 from irleed.data.validation import listed, starts
 from irleed.errors import DataError
 
 CAMERAS = ("image", "video")
 SLOWEST, FASTEST = 1e-6, 1e6  # frames a second
 LARGEST = 1 << 14  # pixels, of height and width
-SAID = ("chunk_index", "file_index", "from_timestamp", "to_timestamp")  # of each video in meta/episodes
+VIDEO = ("chunk_index", "file_index", "from_timestamp", "to_timestamp")  # of each video in meta/episodes
 
 
 class Encoded(Source):
-    """Rows of images as they are stored: the bytes of PNG or JPEG files."""
+    """Lazy rows of images as bytes of PNG or JPEG files."""
 
     def __init__(self, groups: RowGroups):
         self.groups, self.shape, self.dtype = groups, (int(groups.start[-1]),), np.dtype(object)
 
     def read(self, rows: Int[np.ndarray, " K"]) -> np.ndarray:
-        """These, each a buffer."""
+        """These images, each a buffer."""
         values = np.empty(len(rows), object)
         for here, group, within in self.groups.of(rows):
             values[here] = [group[int(row)].value.as_buffer() for row in within]
@@ -45,7 +43,7 @@ class Encoded(Source):
 
 
 def camera(features: Mapping[str, Mapping[str, Any]], obs: tuple[str, ...], path: Path) -> str | None:
-    """The camera among the chosen observations, if there is one: it is then the only one."""
+    """The camera, if it is the chosen observation; refused together with others."""
     found = [name for name in obs if features.get(name, {}).get("dtype") in CAMERAS]
     if found and len(obs) > 1:
         got, expected = f"{listed(obs)} together", f"{found[0]!r} alone"
@@ -54,7 +52,7 @@ def camera(features: Mapping[str, Mapping[str, Any]], obs: tuple[str, ...], path
 
 
 def seen(name: str, info: Mapping[str, Any], frames: Any, files: Files, about: Files | None, path: Path) -> LazyRows:
-    """What a camera saw, frame by frame. `frames` has the column `episode_index`, `about` is meta/episodes."""
+    """The lazy frames of a camera. `frames` has the column `episode_index`, `about` is meta/episodes."""
     feature = info["features"][name]
     shape = _shape(feature, f"{printable(path / 'meta' / 'info.json')}, {name}")
     if feature["dtype"] == "image":
@@ -63,7 +61,7 @@ def seen(name: str, info: Mapping[str, Any], frames: Any, files: Files, about: F
         return rows
     source = _video(name, info, shape, frames, about, path)
     rows = LazyRows.of(source)
-    for row in source.ends():  # a file at a time: of all together, there may be many
+    for row in source.ends():  # one at a time: there may be many
         rows[row : row + 1]
     return rows
 
@@ -108,7 +106,7 @@ def _bytes(table: Any, first: int, name: str, path: Path) -> Any:
 def _video(
     name: str, info: Mapping[str, Any], shape: tuple[int, int, int], frames: Any, about: Files | None, path: Path
 ) -> Frames:
-    """Frames of the videos that meta/episodes says the episodes are in."""
+    """Frames of the videos that meta/episodes lists."""
     library("av", "video")
     fps = info.get("fps")
     if not isinstance(fps, int | float) or not SLOWEST <= fps <= FASTEST:
@@ -116,7 +114,7 @@ def _video(
     code, labels = labelled(frames, "episode_index", path)
     start = starts(code)
     length = np.diff(start, append=len(code))
-    chunk, number, begin, end = _said(name, [labels[i] for i in code[start]], about, path)
+    chunk, number, begin, end = _video_places(name, [labels[i] for i in code[start]], about, path)
     bad = ~((begin >= 0) & ((end - begin) * fps > length - 0.5))
     if bad.any():
         e = int(np.argmax(bad))
@@ -130,11 +128,11 @@ def _video(
     return Frames(files, file.reshape(-1), begin, length, float(fps), (shape[0], shape[1]))
 
 
-def _said(
+def _video_places(
     name: str, episodes: list[str], about: Files | None, path: Path
 ) -> tuple[Int[np.ndarray, " E"], Int[np.ndarray, " E"], Float[np.ndarray, " E"], Float[np.ndarray, " E"]]:
     """Chunk, file, and first and last second of the video of each episode."""
-    place, columns = path / "meta" / "episodes", [f"videos/{name}/{part}" for part in SAID]
+    place, columns = path / "meta" / "episodes", [f"videos/{name}/{part}" for part in VIDEO]
     missing = [column for column in ("episode_index", *columns) if about is None or column not in about.names]
     if about is None or missing:
         refuse(place, f"no column {missing[0]!r}", "where each video is", "copy the folder again")
@@ -153,7 +151,7 @@ def _said(
 
 
 def _one_each(table: Any, column: str, place: Path) -> np.ndarray:
-    """A column of one number an episode."""
+    """A column with one number for each episode."""
     values, empty = numbers(table, column, place)
     refuse_row(empty, place, f"no {column}", "one an episode", "copy the folder again")
     if values.ndim != 1:
@@ -179,7 +177,7 @@ def recognises(path: Path) -> bool:
 
 
 def read(path: Path, reading: ReadOptions) -> Demonstrations:
-    """The episodes of a folder."""
+    """Read the episodes of a folder."""
     info = _info(path)
     kinds = {name: feature.get("dtype") for name, feature in info["features"].items()}
     budget = reading.budget()
@@ -214,14 +212,14 @@ def episode_names(path: Path, reading: ReadOptions) -> tuple[str, ...]:
 def write_weights(
     out: Path, episode: Sequence[int] | np.ndarray, weight: Sequence[float] | np.ndarray, **columns: ArrayLike
 ) -> None:
-    """Write a Parquet table with `episode_index`, `weight` and other columns, one row an episode."""
+    """Write a Parquet table with `episode_index`, `weight` and other columns, one row for each episode."""
     if "episode_index" in columns:
         refuse(out, "episode_index twice", "every name once", "give the episodes by position alone")
     _write(out, {"episode_index": np.asarray(episode, np.int64), "weight": np.asarray(weight, np.float64), **columns})
 
 
 def write_frame_weights(out: Path, source: Path, weight: Sequence[float] | np.ndarray, reading: ReadOptions) -> None:
-    """Write a Parquet table with `index` and `weight`, one row a frame: the weight of the frame's episode.
+    """Write a Parquet table with `index` and `weight`, one row for each frame: the weight of its episode.
 
     **Arguments:**
 
@@ -236,7 +234,7 @@ def write_frame_weights(out: Path, source: Path, weight: Sequence[float] | np.nd
 
 
 def _numbered_frames(path: Path, reading: ReadOptions, columns: list[str]) -> tuple[Any, np.ndarray, list[str]]:
-    """Columns of all frames, the place of each one's episode, and the `episode_index` of each place."""
+    """Columns of all frames, the number of the episode of each, and the `episode_index` of each number."""
     files = _files(path, "data", reading.budget())
     missing = [name for name in ("episode_index", *columns) if name not in files.names]
     if missing:
@@ -249,7 +247,7 @@ def _numbered_frames(path: Path, reading: ReadOptions, columns: list[str]) -> tu
 
 
 def _write(out: Path, columns: Mapping[str, ArrayLike]) -> None:
-    """One Parquet table with a column `weight`, whole or not at all."""
+    """Write a Parquet table with a column `weight`, atomically."""
     arrow, parquet = library("pyarrow", "formats"), library("pyarrow.parquet", "formats")
     entries = {name: np.asarray(values) for name, values in columns.items()}
     lengths = ", ".join(f"{name} {values.shape}" for name, values in entries.items())
@@ -269,7 +267,7 @@ def _write(out: Path, columns: Mapping[str, ArrayLike]) -> None:
 
 
 def _info(path: Path) -> dict[str, Any]:
-    """What meta/info.json says of a folder of version 3."""
+    """meta/info.json of a folder of version 3."""
     place = path / "meta" / "info.json"
     try:
         info = read_json(path, place)
@@ -294,7 +292,7 @@ def _files(path: Path, kind: str, budget: Budget) -> Files:
 
 
 def _about(path: Path, budget: Budget) -> Files | None:
-    """What the folder says of its episodes."""
+    """The tables in meta/episodes, if there are any."""
     return _files(path, "meta/episodes", budget) if (path / "meta" / "episodes").is_dir() else None
 
 
@@ -304,7 +302,7 @@ def _numbered(file: Path) -> list[int]:
 
 
 def _check_whole(frames: Any, info: Mapping[str, Any], path: Path) -> None:
-    """No frame and no episode is missing, as far as the folder says how many there are."""
+    """Compare the numbers of frames and episodes with meta/info.json."""
     code, labels = labelled(frames, "episode_index", path)
     for name, got in (("total_frames", len(code)), ("total_episodes", len(labels))):
         if info.get(name, got) != got:
@@ -319,7 +317,7 @@ def _check_whole(frames: Any, info: Mapping[str, Any], path: Path) -> None:
 
 
 def _vector(column: Any) -> Any:
-    """Fractions as vectors of length one: a column of them is how a feature of shape (1,) is stored."""
+    """A column of floats as vectors of length one: so features of shape (1,) are stored."""
     arrow = library("pyarrow", "formats")
     if not arrow.types.is_floating(column.type):
         return column
@@ -334,7 +332,7 @@ def _vectors(rows: np.ndarray | LazyRows) -> np.ndarray | LazyRows:
 
 
 def _owners(frames: Any, files: Files, about: Files | None, reading: ReadOptions, path: Path) -> Any:
-    """Who acted, one entry a frame: by a column of the frames, or one of the episodes."""
+    """The demonstrator of each frame, from a column of the frames or of the episodes."""
     arrow, alone = library("pyarrow", "formats"), [path.resolve().name] * len(frames)
     if reading.demonstrator == "episode":
         return arrow.array(alone)
@@ -345,13 +343,13 @@ def _owners(frames: Any, files: Files, about: Files | None, reading: ReadOptions
     known = [] if about is None else about.names
     found = [name for name in wanted if name in known]
     if reading.named and not found:
-        told = [*files.names, *(name for name in known if not name.startswith("stats/"))]
-        refuse(f"{printable(path)}, demonstrator", f"no {reading.named!r}", f"one of {listed(told, 20)}", "name one")
+        there = [*files.names, *(name for name in known if not name.startswith("stats/"))]
+        refuse(f"{printable(path)}, demonstrator", f"no {reading.named!r}", f"one of {listed(there, 20)}", "name one")
     return _looked_up(frames, about, found[0], path) if about and found else arrow.array(alone)
 
 
 def _looked_up(frames: Any, about: Files, name: str, path: Path) -> Any:
-    """A column of the episodes, one entry a frame."""
+    """A column of the episodes, with an entry for each frame."""
     if "episode_index" not in about.names:
         refuse(path / "meta" / "episodes", "no 'episode_index'", "it and who acted", "copy the folder again")
     table = about.read(["episode_index", name])

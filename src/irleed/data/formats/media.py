@@ -1,4 +1,4 @@
-"""Compressed pictures and videos as arrays, decoded when they are asked for; what an MP4 claims is checked first."""
+"""Lazy rows of compressed pictures and videos; the index of an MP4 is checked before it is opened."""
 
 import contextlib
 import io
@@ -13,21 +13,21 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from irleed._io.npz import CORRUPT, printable
-from irleed._io.text import one_line
+from irleed._io.arrays import CORRUPT
+from irleed._io.text import one_line, printable
 from irleed._typing import Float, Int
-from irleed.data.formats.base import library, refuse
+from irleed.data.formats import library, refuse
 from irleed.data.lazy import Source
 
 COUNTS = re.compile(rb"stsz|stz2|trun|elst|cmov")
-FIELD = {b"stsz": 12, b"stz2": 12, b"trun": 8, b"elst": 8}  # where each box has its count, from its name on
-MOST = 1 << 28  # bytes of all boxes but those of frames: a million frames take some twenty million
+FIELD = {b"stsz": 12, b"stz2": 12, b"trun": 8, b"elst": 8}  # offset of the count in each box, from its name
+MOST = 1 << 28  # bytes of all boxes but those of frames; a million frames take some 20 MB
 
 
 def check_counts(path: Path) -> None:
-    """Raise a `ValueError` if a file claims more frames than it has bytes: each would take a place in an index.
+    """Raise a `ValueError` if a file claims more frames than it has bytes: each would take memory in an index.
 
-    Boxes are found by their names, however they are nested, as FFmpeg looks for them in many places.
+    Boxes are searched by name, however they are nested, as FFmpeg finds them in many places.
     """
     size, frames, edits = path.stat().st_size, 0, 1
     for content in _headers(path, size):
@@ -64,7 +64,7 @@ def _headers(path: Path, size: int) -> Iterator[bytes]:
             start += length
 
 
-FORMATS = ("PNG", "JPEG")  # all that may be decoded: Pillow knows many more, and runs another program for some
+FORMATS = ("PNG", "JPEG")  # all that may be decoded: Pillow runs other programs for some formats
 MOST_PIXELS = 1 << 25  # of a picture; a frame of 8K video has 33 million
 
 # What Pillow raises on damaged pictures, and on those that claim to be enormous.
@@ -76,9 +76,9 @@ class Pictures(Source):
 
     **Arguments:**
 
-    - `encoded`: where they are read from, each row the bytes of one.
-    - `shape`: of each, decoded.
-    - `where`: what messages call them.
+    - `encoded`: their source, each row the bytes of a picture.
+    - `shape`: of each decoded picture.
+    - `where`: their name in messages.
     """
 
     def __init__(self, encoded: Source, shape: tuple[int, ...], where: str):
@@ -86,7 +86,7 @@ class Pictures(Source):
         self.shape, self.dtype = (encoded.shape[0], *shape), np.dtype(np.uint8)
 
     def read(self, rows: Int[np.ndarray, " K"]) -> np.ndarray:
-        """These, decoded."""
+        """These pictures, decoded."""
         values = np.empty((len(rows), *self.shape[1:]), np.uint8)
         for place, (row, data) in enumerate(zip(rows, self.encoded.read(rows), strict=True)):
             values[place] = decoded(data, self.shape[1:], f"{self.where}, row {row}")
@@ -94,7 +94,7 @@ class Pictures(Source):
 
 
 def decoded(data: Any, shape: tuple[int, ...], where: str) -> np.ndarray:
-    """One picture, from its bytes; those of another size are not even decoded."""
+    """A picture from its bytes; pictures of another size are refused before they are decoded."""
     expected = f"uint8 of shape {shape}"
     try:
         with Image.open(io.BytesIO(bytes(data)), formats=FORMATS) as picture:
@@ -105,25 +105,25 @@ def decoded(data: Any, shape: tuple[int, ...], where: str) -> np.ndarray:
                 refuse(where, got, f"at most {MOST_PIXELS:,}", "make the pictures smaller")
             values = np.asarray(picture)
     except DAMAGED as error:
-        refuse(where, f"what is no picture ({one_line(error)})", "a whole JPEG or PNG", "copy or write it again")
+        refuse(where, f"no picture ({one_line(error)})", "a whole JPEG or PNG", "copy or write it again")
     if values.shape != shape or values.dtype != np.uint8:
         refuse(where, f"{values.dtype} of shape {values.shape}", expected, "make all pictures alike")
     return values
 
 
 OPEN = 4  # files that each thread keeps open
-NEAR = 2  # frames ahead that are never worth a jump
-# All that FFmpeg may do with a file: no playlists, no other files or addresses, and decoders of what LeRobot writes.
+NEAR = 2  # frames ahead that are decoded without a seek
+# FFmpeg may open no playlists, other files or addresses, and may use only the decoders that LeRobot needs.
 ALLOWED = {"protocol_whitelist": "file", "codec_whitelist": "h264,hevc,av1,libdav1d,vp9"}
 CONTAINER = "mov"  # MP4
 ROUNDED = 128  # pixels that codecs may add to height and width
-SAME = 0.1  # of a frame: times that differ by less are the same but for rounding
+SAME = 0.1  # of a frame: times that differ by less are equal up to rounding
 
 
 class Clip:
-    """An open video file: the frame at a time, found fastest if times increase.
+    """An open video file; frames are found fastest in order of time.
 
-    Who decodes in threads cannot be forked while it is open; so one thread does it all.
+    It is decoded in one thread: a process with decoding threads cannot be forked.
     """
 
     def __init__(self, path: Path, fps: float, size: tuple[int, int]):
@@ -132,13 +132,13 @@ class Clip:
         self._container = library("av", "video").open(str(path), format=CONTAINER, options=options)
         self._stream = self._container.streams.video[0]
         if self._stream.codec_context is None:
-            raise ValueError("it says of itself that it is of no known kind")
+            raise ValueError("a video of unknown codec")
         self._stream.codec_context.options = options
         self._stream.codec_context.thread_count = 1
         self._fps = fps
         self._frames: Iterator[Any] = iter(())
-        self._held = self._following = None  # the frame found last, and the one after it if that was seen already
-        self._stride = 0.0  # seconds from a key frame on that had to be decoded so far to get at one frame
+        self._held = self._following = None  # the latest frame found, and the next if it has been decoded
+        self._stride = 0.0  # largest distance so far from a key frame to a wanted frame, in seconds
 
     def at(self, time: float) -> Any:
         """The frame shown at a time, or None if there is none within half a frame of it."""
@@ -155,7 +155,7 @@ class Clip:
         return self._held if found else None
 
     def _jump(self, time: float) -> None:
-        """Go on from a key frame at or before a time: what the file's index says may be later than it shows."""
+        """Seek to a key frame at or before a time; the times in the index may be later than those of frames."""
         for back in (0.0, 1.0, 10.0, time):
             place = int((time - back + SAME / self._fps) / self._stream.time_base)
             self._container.seek(place, stream=self._stream)
@@ -176,8 +176,8 @@ class Frames(Source):
     **Arguments:**
 
     - `files`: videos.
-    - `file`, `begin`, `length`: of each episode, which of the files it is in, from which second on, and its frames.
-    - `fps`: frames a second.
+    - `file`, `begin`, `length`: of each episode: its file, first second, and number of frames.
+    - `fps`: frames per second.
     - `size`: height and width.
     """
 
@@ -194,14 +194,14 @@ class Frames(Source):
         self._file, self._begin, self._length = file, begin, length
         self._start = np.cumsum(length) - length
         self.shape, self.dtype = (int(length.sum()), *size, 3), np.dtype(np.uint8)
-        self._mine = threading.local()  # each thread reads by itself: no lock that a fork could leave closed
+        self._mine = threading.local()  # per thread: a lock could stay closed after a fork
 
     def __reduce__(self) -> tuple[Any, ...]:
         size = (self.shape[1], self.shape[2])
         return Frames, (self.files, self._file, self._begin, self._length, self.fps, size)
 
     def ends(self) -> Int[np.ndarray, " K"]:
-        """The first frame, and the last frame in each file: where a wrong or short file shows."""
+        """The first frame, and the last frame in each file, to detect wrong or short files."""
         last = self._start + self._length - 1
         time = self._begin + self._length / self.fps
         order = np.lexsort((time, self._file))
@@ -209,7 +209,7 @@ class Frames(Source):
         return np.unique(np.append(last[final], 0))
 
     def read(self, rows: Int[np.ndarray, " K"]) -> np.ndarray:
-        """These frames, those of a file in the order of their times."""
+        """These frames, decoded file by file in order of time."""
         episode = np.searchsorted(self._start, rows, side="right") - 1
         time = self._begin[episode] + (rows - self._start[episode]) / self.fps
         values = np.empty((len(rows), *self.shape[1:]), np.uint8)
@@ -221,7 +221,7 @@ class Frames(Source):
         return values
 
     def _frame(self, file: Path, second: float) -> Any:
-        """The frame of a file that is shown at a time, of the right size."""
+        """The frame of a file at a time; refused if it is missing, damaged, or of another size."""
         frame = self._clip(file).at(second)
         if frame is None or frame.is_corrupt:
             got = "no frame" if frame is None else "a damaged frame"
@@ -233,17 +233,17 @@ class Frames(Source):
 
     @contextlib.contextmanager
     def _errors(self, file: Path, second: float) -> Iterator[None]:
-        """Turn what is raised on a file that cannot be decoded into one line."""
+        """Turn errors of decoding into one line."""
         try:
             yield
         except (library("av", "video").error.FFmpegError, *CORRUPT) as error:
-            self._mine.__dict__.clear()  # what was open may be in any state
-            got = f"what cannot be read ({one_line(error)})"
+            self._mine.__dict__.clear()  # open files may be in any state
+            got = f"content that cannot be read ({one_line(error)})"
             expected = "a whole MP4 file with a video in H.264, HEVC, AV1 or VP9"
             refuse(f"{printable(file)}, second {second:.3f}", got, expected, "copy the folder again")
 
     def _clip(self, file: Path) -> Clip:
-        """An open file; of all, this thread keeps those it used last."""
+        """An open file; each thread keeps the latest ones open."""
         mine = self._mine.__dict__
         if mine.get("process") != os.getpid():
             mine.update(process=os.getpid(), clips={})

@@ -14,25 +14,24 @@ from typing import Any
 
 import numpy as np
 
+from irleed._io.arrays import Budget
 from irleed._io.files import replacing, writing
-from irleed._io.npz import printable
-from irleed._io.text import one_line
+from irleed._io.text import one_line, printable
 from irleed._typing import Shaped
 from irleed.data.demonstrations import Demonstrations, Episode
+from irleed.data.formats import Format, ReadOptions, joined, library, read_json, refuse, regular
 from irleed.data.formats import minari_episodes as stored
-from irleed.data.formats.base import Format, ReadOptions, joined, library, read_json, refuse, regular
 from irleed.data.formats.minari_episodes import MARKS, NUMBERS, About, Space, StoredEpisode, about
 from irleed.data.lazy import LazyRows
-from irleed.data.limits import Budget
 from irleed.data.validation import listed
 from irleed.errors import DataError, IrleedError
 
-WHO = ("demonstrator", "operator", "annotator", "author")  # where "data" looks, in this order
+WHO = ("demonstrator", "operator", "annotator", "author")  # default keys of the demonstrator, in this order
 UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 
 
 def recognises(path: Path) -> bool:
-    """Is there Minari's metadata in this folder, or in its folder `data`?"""
+    """Whether this folder, or its folder `data`, has metadata of Minari."""
     try:
         place = _inside(path) / "metadata.json"
         return place.is_file() and MARKS <= set(read_json(path, place))
@@ -43,20 +42,20 @@ def recognises(path: Path) -> bool:
 
 
 def read(path: Path, reading: ReadOptions) -> Demonstrations:
-    """The episodes of a data set's folder."""
+    """Read the episodes of a data set from its folder."""
     with _refusing(path):
         about, where = _about(path), printable(path)
         found = _found(about, path, reading.budget(), (reading.named,) if reading.named else WHO)
         if reading.action not in (None, "actions"):
             refuse(f"{where}, actions", f"no {reading.action!r}", "'actions'", "leave the name of the actions out")
-        said = [_flat(episode.metadata) for episode in found]
-        names = _demonstrators(said, [dict(episode.infos) for episode in found], about.name, reading, path)
+        metadata = [_flat(episode.metadata) for episode in found]
+        names = _demonstrators(metadata, [dict(episode.infos) for episode in found], about.name, reading, path)
         episodes = [_episode(found[i], about.action, names[i], reading.obs, where, i) for i in range(len(found))]
         return Demonstrations.from_episodes(episodes, where=where)
 
 
 def read_id(name: str, reading: ReadOptions) -> Demonstrations:
-    """The episodes of a data set in Minari's local folder; nothing is downloaded."""
+    """Read a data set in Minari's local folder; nothing is downloaded."""
     path = Path(library("minari.storage.datasets_root_dir", "formats").get_dataset_path(name))
     if not recognises(path):
         remedy = f"download it with `minari download {printable(name)}`"
@@ -65,7 +64,7 @@ def read_id(name: str, reading: ReadOptions) -> Demonstrations:
 
 
 def write(source: Path, out: Path, episodes: Sequence[int]) -> None:
-    """A copy of a data set with these episodes only, in this order, all that is stored as it is, under the same id."""
+    """Write a copy of a data set with these episodes only, in this order, under the same id."""
     with _refusing(source):
         about = _about(source)
         found = _found(about, source, Budget(), ())
@@ -86,7 +85,7 @@ def _inside(path: Path) -> Path:
 
 
 def _about(path: Path) -> About:
-    """The metadata, of a data set whose actions can be read."""
+    """The metadata; refused if actions are not supported."""
     if not recognises(path):
         refuse(path, "no metadata.json of Minari's", "the folder of a Minari data set", "check the path")
     found = about(path, _inside(path))
@@ -108,17 +107,17 @@ def _found(about: About, path: Path, budget: Budget, wanted: tuple[str, ...]) ->
 
 @contextlib.contextmanager
 def _refusing(path: Path) -> Iterator[None]:
-    """Whatever the library finds wrong is one line."""
+    """Turn errors of reading into one line."""
     try:
         yield
     except IrleedError:
         raise
     except Exception as error:
-        if isinstance(error, OSError) and error.errno in UNWRITABLE:  # not the data's fault
+        if isinstance(error, OSError) and error.errno in UNWRITABLE:  # no fault of the data
             raise
         # Damaged files make HDF5, Arrow and JSON raise nearly anything
-        said = one_line(f"{type(error).__name__}: {error}")
-        refuse(path, f"what Minari cannot read ({said})", "a whole data set", "copy or download it again")
+        got = one_line(f"{type(error).__name__}: {error}")
+        refuse(path, f"data that Minari cannot read ({got})", "a whole data set", "copy or download it again")
 
 
 def _episode(found: StoredEpisode, space: Space, name: str, wanted: tuple[str, ...], path: str, number: int) -> Episode:
@@ -136,7 +135,7 @@ def _episode(found: StoredEpisode, space: Space, name: str, wanted: tuple[str, .
 
 
 def _observations(values: Any, wanted: tuple[str, ...], where: str) -> Shaped[np.ndarray | LazyRows, "..."]:
-    """Observations that have names joined as chosen, others as they are."""
+    """Named observations joined as chosen; others as they are."""
     if not isinstance(values, Mapping | tuple):
         values, wanted = {"observations": values}, wanted or ("observations",)
     arrays = {name: part if isinstance(part, LazyRows) else np.asarray(part) for name, part in _flat(values).items()}
@@ -144,7 +143,7 @@ def _observations(values: Any, wanted: tuple[str, ...], where: str) -> Shaped[np
 
 
 def _actions(values: Shaped[np.ndarray, "..."], space: Space, where: str) -> Shaped[np.ndarray, "..."]:
-    """Actions as they are, discrete ones numbered from 0 whatever number their space starts with."""
+    """Actions; discrete ones are renumbered from 0."""
     if space.kind != "Discrete":
         return values
     if values.shape not in ((len(values),), (len(values), 1)) or values.dtype.kind not in "iu":
@@ -165,22 +164,24 @@ def _flat(values: Any, prefix: str = "") -> dict[str, Any]:
     return {k: v for name, value in items for k, v in _flat(value, f"{prefix}/{name}".lstrip("/")).items()}
 
 
-def _demonstrators(said: list[dict], infos: list[dict], dataset: str, reading: ReadOptions, path: Path) -> list[str]:
+def _demonstrators(
+    metadata: list[dict], infos: list[dict], dataset: str, reading: ReadOptions, path: Path
+) -> list[str]:
     """The name of each episode's demonstrator."""
     for key in (reading.named,) if reading.named else WHO:
-        names = [_name(one.get(key)) or _name(other.get(key)) for one, other in zip(said, infos, strict=True)]
+        names = [_name(one.get(key)) or _name(other.get(key)) for one, other in zip(metadata, infos, strict=True)]
         if all(names):
             return [str(name) for name in names]
         if reading.named:
-            bad, there = next((i, said[i] | infos[i]) for i, name in enumerate(names) if not name)
+            bad, there = next((i, metadata[i] | infos[i]) for i, name in enumerate(names) if not name)
             got = f"no one value of {key!r}" if key in there else f"no {key!r}"
             expected = f"one for the whole episode in metadata or infos, of {listed(sorted(there))}"
             refuse(f"{printable(path)}, episode {bad}", got, expected, "name another, or `episode`")
-    return [dataset] * len(said)
+    return [dataset] * len(metadata)
 
 
 def _name(value: Any) -> str | None:
-    """The one value, as text, that is there at every step."""
+    """The value as text, if it is the same at every step."""
     values = np.asarray(value).ravel()
     if not len(values) or not np.all(values == values[0]):
         return None
@@ -191,7 +192,7 @@ def _name(value: Any) -> str | None:
 
 
 def _copy(source: Path, out: Path, episodes: Sequence[int], kind: str) -> None:
-    """Copy the episodes to a new folder, numbered anew."""
+    """Copy the episodes to a new folder, renumbered."""
     data = _inside(source)
     out.mkdir(parents=True)
     shutil.copy(regular(source, data / "metadata.json"), out)
@@ -211,14 +212,14 @@ def _copy(source: Path, out: Path, episodes: Sequence[int], kind: str) -> None:
 
 
 def _describe(data: Path, episodes: int, steps: int) -> None:
-    """Write into the metadata of a copy how large it is."""
+    """Update the size in the metadata of a copy."""
     size = sum(path.stat().st_size for path in data.rglob("*"))
-    told = {"total_episodes": episodes, "total_steps": steps, "dataset_size": round(size / 1e6, 1)}
-    _update(data / "metadata.json", told)
+    changes = {"total_episodes": episodes, "total_steps": steps, "dataset_size": round(size / 1e6, 1)}
+    _update(data / "metadata.json", changes)
 
 
-def _update(path: Path, told: Mapping[str, Any]) -> None:
-    path.write_text(json.dumps(json.loads(path.read_bytes()) | told))
+def _update(path: Path, changes: Mapping[str, Any]) -> None:
+    path.write_text(json.dumps(json.loads(path.read_bytes()) | changes))
 
 
 FORMAT = Format(name="Minari data set", recognises=recognises, read=read)

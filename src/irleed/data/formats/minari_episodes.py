@@ -1,9 +1,8 @@
-"""What is stored in a Minari data set, read without Minari and Gymnasium: metadata, spaces, and episodes of two kinds.
+"""Metadata, spaces, and episodes of Minari data sets, read without Minari and Gymnasium.
 
-Minari and Gymnasium would take whatever is written in the metadata: spaces of arrays of any size, and names that are
-searched for hours. In HDF5, an episode is a group, with a dataset for a plain space and groups for Dict and Tuple
-spaces; large observations, and all infos, stay in the file until they are asked for. In Arrow and Parquet it is a
-folder, with a row a step and one more, of which actions, rewards and flags are left out.
+These two would trust the metadata: spaces with arrays of any size, and names whose matching takes hours. In HDF5, an
+episode is a group, with a dataset for a plain space and groups for Dict and Tuple spaces; large observations, and all
+infos, are lazy. In Arrow and Parquet it is a folder, with one row more than steps, without actions, rewards and flags.
 """
 
 import dataclasses
@@ -15,35 +14,33 @@ from typing import Any
 
 import numpy as np
 
-from irleed._io.npz import printable
+from irleed._io.arrays import Budget
+from irleed._io.text import printable
 from irleed.data import lazy
-from irleed.data.formats import hdf5
-from irleed.data.formats.arrow import arrow_errors, numbers, read_table, refuse_row
-from irleed.data.formats.base import library, read_json, refuse, regular
+from irleed.data.formats import hdf5, library, read_json, refuse, regular
+from irleed.data.formats.arrow import Opened, arrow_errors, numbers, read_table, refuse_row, size_of_footer
 from irleed.data.formats.hdf5 import Group
 from irleed.data.formats.media import Pictures
-from irleed.data.formats.parquet import Opened, size_of_footer
 from irleed.data.lazy import InMemory, LazyRows
-from irleed.data.limits import Budget
 from irleed.data.validation import listed
 
-MARKS = {"data_format", "total_episodes", "total_steps"}  # in the metadata of every Minari data set
+MARKS = {"data_format", "total_episodes", "total_steps"}  # keys in the metadata of every Minari data set
 KINDS = ("hdf5", "arrow", "parquet")
-VERSIONS = ("0.4.", "0.5.")  # of Minari, that wrote data sets of this layout
+VERSIONS = ("0.4.", "0.5.")  # of Minari with this layout
 NUMBERS = ("Box", "Discrete", "MultiDiscrete", "MultiBinary")
-LEAST_SIDE = 32  # pixels: what is smaller, Minari does not take for an image
+LEAST_SIDE = 32  # pixels of an image in Minari
 LONGEST_NAME = 1000
 
 
 @dataclasses.dataclass(frozen=True)
 class Space:
-    """Values that observations or actions may have."""
+    """A space of observations or actions."""
 
     kind: str
     shape: tuple[int, ...] = ()
     dtype: np.dtype = np.dtype(np.int64)
-    start: int = 0  # the lowest of discrete values
-    count: int = 0  # how many of them there are
+    start: int = 0  # the lowest discrete value
+    count: int = 0  # number of discrete values
     image: bool = False
     parts: Mapping[str, "Space"] = dataclasses.field(default_factory=dict)  # of Dict and Tuple, by name or number
 
@@ -56,7 +53,7 @@ class Space:
 
 @dataclasses.dataclass(frozen=True)
 class About:
-    """What `metadata.json` says."""
+    """The content of `metadata.json`."""
 
     kind: str  # hdf5, arrow or parquet
     name: str
@@ -68,48 +65,51 @@ class About:
 
 
 def about(root: Path, folder: Path) -> About:
-    """The metadata in a folder, which is in that of the data set or is it."""
+    """The metadata in a folder, which is that of the data set or inside it."""
     place = folder / "metadata.json"
     try:
-        said = dict(read_json(root, place))
-        if not {"observation_space", "action_space"} <= set(said):
+        metadata = dict(read_json(root, place))
+        if not {"observation_space", "action_space"} <= set(metadata):
             expected = "observation_space and action_space, too"
-            refuse(place, listed(sorted(said), 16), expected, "write it with a newer Minari")
-        if not str(said["minari_version"]).startswith(VERSIONS):
-            got = f"a data set of Minari {ascii(said['minari_version'])[:20]}"
+            refuse(place, listed(sorted(metadata), 16), expected, "write it with a newer Minari")
+        if not str(metadata["minari_version"]).startswith(VERSIONS):
+            got = f"a data set of Minari {ascii(metadata['minari_version'])[:20]}"
             refuse(place, got, f"one of {', '.join(VERSIONS)}x", "write it with another Minari")
-        spaces = [_space(json.loads(said[name])) for name in ("observation_space", "action_space")]
-        counts = said["total_episodes"], said["total_steps"]
-        sound = all(type(count) is int and count >= 0 for count in counts) and said["data_format"] in KINDS
-        name = said["dataset_id"]
+        spaces = [_space(json.loads(metadata[name])) for name in ("observation_space", "action_space")]
+        counts = metadata["total_episodes"], metadata["total_steps"]
+        sound = all(type(count) is int and count >= 0 for count in counts) and metadata["data_format"] in KINDS
+        name = metadata["dataset_id"]
         if not (sound and isinstance(name, str) and 0 < len(name) <= LONGEST_NAME):
             raise ValueError("data_format, dataset_id, total_episodes or total_steps are not what they should be")
-        return About(said["data_format"], name, *counts, bool(said.get("jpeg_encoding", True)), *spaces)
+        return About(metadata["data_format"], name, *counts, bool(metadata.get("jpeg_encoding", True)), *spaces)
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         text = printable(" ".join(f"{type(error).__name__}: {error}".split())[:200])
-        refuse(place, f"what cannot be read ({text})", "the metadata of a Minari data set", "copy or download it again")
+        got, expected = f"content that cannot be read ({text})", "the metadata of a Minari data set"
+        refuse(place, got, expected, "copy or download it again")
 
 
-def _space(said: Mapping[str, Any]) -> Space:
-    """A space as Minari writes it."""
-    kind = said["type"]
+def _space(description: Mapping[str, Any]) -> Space:
+    """A space from its description by Minari."""
+    kind = description["type"]
     if kind in ("Dict", "Tuple"):
-        inner = said["subspaces"]
+        inner = description["subspaces"]
         named = inner.items() if kind == "Dict" else enumerate(inner)
         return Space(kind, parts={str(name): _space(part) for name, part in named})
     if kind == "Discrete":
-        return Space(kind, start=int(said["start"]), count=int(said["n"]))
+        return Space(kind, start=int(description["start"]), count=int(description["n"]))
     if kind == "Box":
-        shape, dtype = tuple(int(size) for size in said["shape"]), np.dtype(said["dtype"])
+        shape, dtype = tuple(int(size) for size in description["shape"]), np.dtype(description["dtype"])
         if dtype.kind not in "biuf" or any(size < 0 for size in shape):
             raise ValueError(f"a Box of {dtype} and shape {shape}")
         large = len(shape) in (2, 3) and min(shape[:2]) >= LEAST_SIDE and dtype == np.uint8
-        image = large and bool(np.all(np.asarray(said["low"]) == 0) and np.all(np.asarray(said["high"]) == 255))
+        image = large and bool(
+            np.all(np.asarray(description["low"]) == 0) and np.all(np.asarray(description["high"]) == 255)
+        )
         return Space(kind, shape, dtype, image=image)
     if kind == "MultiDiscrete":
-        return Space(kind, np.shape(said["nvec"]), np.dtype(np.int64))
+        return Space(kind, np.shape(description["nvec"]), np.dtype(np.int64))
     if kind == "MultiBinary":
-        size = said["n"]
+        size = description["n"]
         return Space(kind, tuple(map(int, size)) if isinstance(size, list) else (int(size),), np.dtype(np.int8))
     return Space(str(kind))
 
@@ -119,20 +119,20 @@ FILE = "main_data.hdf5"
 
 @dataclasses.dataclass(frozen=True)
 class StoredEpisode:
-    """What is stored of an episode, with `LazyRows` for what may be large."""
+    """A stored episode; large observations are lazy."""
 
-    observations: Any  # an array or LazyRows, or a mapping of such by their names
+    observations: Any  # an array or LazyRows, or a mapping of such
     actions: np.ndarray | None  # None if they are of a Dict, Tuple or Text space
     rewards: np.ndarray
     terminations: np.ndarray
     truncations: np.ndarray
-    metadata: Mapping[str, Any]  # by names joined with slashes, as are infos; only values that were wanted
-    infos: Mapping[str, Any]  # what NumPy makes arrays of
+    metadata: Mapping[str, Any]  # by names joined with slashes, as are infos; only wanted values
+    infos: Mapping[str, Any]  # arrays, or convertible to such
 
 
 @dataclasses.dataclass(frozen=True)
 class Info:
-    """An array of a file, read when it is asked for."""
+    """A lazy array of a file."""
 
     file: hdf5.Reopened
     name: str
@@ -143,7 +143,7 @@ class Info:
 
 
 def in_hdf5(about: About, root: Path, data: Path, budget: Budget, wanted: tuple[str, ...]) -> list[StoredEpisode]:
-    """All episodes in order, with those of their metadata that are `wanted`, from a folder in that named."""
+    """All episodes in order, with `wanted` entries of their metadata; `data` is a folder in `root`."""
     path = regular(root, data / FILE)
     with hdf5.opened(path, budget) as file:
         again, found = hdf5.Reopened.of(file), []
@@ -158,9 +158,9 @@ def in_hdf5(about: About, root: Path, data: Path, budget: Budget, wanted: tuple[
 
 
 def check(path: Path) -> None:
-    """Refuse a file with anything in it that leads out of it, or that may not be read for other reasons.
+    """Refuse a file with references to other files, or other values that may not be read.
 
-    Texts are read: HDF5 copies each that a dataset names, though many may lie in the same place.
+    Texts are read, as HDF5 would copy each, though several may share storage.
     """
     with hdf5.opened(path, Budget()) as file:
         for _, values in file.walk():
@@ -181,7 +181,7 @@ def _in_group(group: Group, about: About, again: hdf5.Reopened, wanted: tuple[st
 
 
 def _observations(group: Group, name: str, space: Space, about: About, again: hdf5.Reopened, large: bool) -> Any:
-    """What lies at a name, in the structure of its space."""
+    """The observations at a name, in the structure of their space."""
     if space.parts:
         inner = group.get(name)
         if not isinstance(inner, Group):
@@ -205,15 +205,15 @@ FLAGS = ("rewards", "terminations", "truncations")
 
 
 def in_arrow(about: About, root: Path, data: Path, budget: Budget, wanted: tuple[str, ...]) -> list[StoredEpisode]:
-    """All episodes in order, with those of their infos that are `wanted`, from a folder in that named."""
+    """All episodes in order, with `wanted` infos; `data` is a folder in `root`."""
     return [_in_folder(about, root, data / str(number), budget, wanted) for number in range(about.episodes)]
 
 
 def files(root: Path, folder: Path, kind: str) -> list[Path]:
-    """The files of an episode's folder that hold its steps, in order, and its metadata if there are any."""
+    """The files of an episode, in order: its steps, and its metadata if there are any."""
     if not folder.is_dir():
         refuse(folder, "no folder", "one for each episode, as the metadata say", "copy or download it again")
-    regular(root, folder / "metadata.json")  # before the folder is listed: a link may have put it elsewhere
+    regular(root, folder / "metadata.json")  # before the folder is listed: it may be a link
     found = sorted(path for path in folder.iterdir() if path.suffix in (f".{kind}", ".json"))
     return [regular(root, path) for path in found]
 
@@ -238,12 +238,12 @@ def _in_folder(about: About, root: Path, folder: Path, budget: Budget, wanted: t
         terminations=_plain(steps.column("terminations"), Space("Box"), folder),
         truncations=_plain(steps.column("truncations"), Space("Box"), folder),
         metadata=read_json(root, folder / "metadata.json"),
-        infos={name: _said(values, folder) if name in wanted else None for name, values in infos.items()},
+        infos={name: _info(values, folder) if name in wanted else None for name, values in infos.items()},
     )
 
 
 def _table(path: Path, kind: str, budget: Budget) -> Any:
-    """The rows of a file, counted before they are read."""
+    """The rows of a file, counted against the budget before they are read."""
     budget.admit(path)
     if kind == "parquet":
         budget.take(path, size_of_footer(path))
@@ -275,8 +275,8 @@ def _plain(column: Any, space: Space, folder: Path) -> np.ndarray:
     return values.reshape(len(values), *space.shape) if space.shape else values
 
 
-def _said(column: Any, folder: Path) -> Any:
-    """The values of an info, texts each once: one may stand in a column any number of times."""
+def _info(column: Any, folder: Path) -> Any:
+    """The values of an info; distinct ones of texts, which may occur many times."""
     types = library("pyarrow", "formats").types
     kind = column.type.value_type if types.is_dictionary(column.type) else column.type
     if types.is_string(kind) or types.is_large_string(kind):
@@ -285,7 +285,7 @@ def _said(column: Any, folder: Path) -> Any:
 
 
 def _leaves(column: Any, under: str = "") -> dict[str, Any]:
-    """The columns in a column of structures, by their names joined with slashes."""
+    """The leaves of a column of structures, by their names joined with slashes."""
     if not library("pyarrow", "formats").types.is_struct(column.type):
         return {under: column}
     below = ((field.name, column.field(i)) for i, field in enumerate(column.type))

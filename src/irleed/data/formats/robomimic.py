@@ -1,4 +1,7 @@
-"""HDF5 files as robomimic has them: a group for each demonstration, and masks that name some of them."""
+"""HDF5 files of robomimic, with a group for each demonstration and masks that name some of them, and of D4RL.
+
+A D4RL file has columns of steps, episode after episode, with flags where episodes end.
+"""
 
 import math
 import os
@@ -9,35 +12,35 @@ from pathlib import Path
 
 import numpy as np
 
+from irleed._io.arrays import CORRUPT, Budget
 from irleed._io.files import replacing
-from irleed._io.npz import CORRUPT, printable
+from irleed._io.text import printable
+from irleed._typing import Int
 from irleed.data.demonstrations import Demonstrations, Episode
-from irleed.data.formats import hdf5
-from irleed.data.formats.base import Format, ReadOptions, library, refuse
+from irleed.data.formats import Format, ReadOptions, hdf5, library, refuse
 from irleed.data.formats.hdf5 import Group
 from irleed.data.formats.hdf5_values import OBJECT, Values
-from irleed.data.lazy import concatenate, part
-from irleed.data.limits import Budget
+from irleed.data.lazy import LazyRows, concatenate, part
 from irleed.data.validation import listed
 from irleed.errors import ConfigError, DataError
 
 DEMO = re.compile(r"demo_([0-9]+)")
 OPERATOR = re.compile(r"[A-Za-z]+_operator_[0-9]+")
 SKILL = re.compile(r"better|okay|worse")
-LOOKED_AT = 4  # next observations of a demonstration in a large file that are compared with those they should be
+LOOKED_AT = 4  # next observations of a demonstration that are checked in a large file
 SPLIT = re.compile(r"(.*_)?(train|valid)")
 
 
 def demo_names(path: Path) -> tuple[str, ...]:
-    """The demonstrations of a file, by number: the order in which they are read."""
+    """The demonstrations of a file, in the order in which they are read."""
     with hdf5.opened(path, Budget()) as file:
         return tuple(_demos(file))
 
 
 def write_masks(source: Path, out: Path, masks: Mapping[str, Sequence[str]]) -> None:
-    """Copy a file to `out` and add masks, each a list of names of demonstrations; `source` stays as it is.
+    """Copy the file `source` to `out` and add masks, each a list of names of demonstrations.
 
-    Nobody ever sees half a file at `out`, and nothing that is there already is written over.
+    `out` is written atomically, and must not exist.
     """
     if os.path.lexists(out):
         refuse(out, "a file that exists", "a new name", "choose another, or remove it")
@@ -110,7 +113,7 @@ def _group(demo: Group, name: str) -> Group:
 
 
 def _layout(there: Mapping[str, Values], reading: ReadOptions) -> dict[str, tuple[int, ...]]:
-    """The observations to take, and the shape of each."""
+    """The chosen observations, and the shape of each."""
     chosen = reading.obs or sorted(name for name, entry in there.items() if entry.ndim <= 2)
     return {name: there[name].shape[1:] if name in there else () for name in chosen}
 
@@ -123,7 +126,7 @@ def _episode(
     owner: str,
     again: hdf5.Reopened,
 ) -> Episode:
-    """One demonstration; without next observations, it is short of its last action."""
+    """One demonstration; without next observations, its last action is left out."""
     name, where = reading.action or "actions", hdf5.place(demo)
     action, done = hdf5.numbers(demo, name), hdf5.flags(demo, "dones")
     obs = hdf5.observations(_group(demo, "obs"), chosen, there, again)
@@ -132,9 +135,9 @@ def _episode(
         reward = hdf5.column(hdf5.numbers(demo, "rewards"), f"{where}/rewards")
     steps = {name: action, "dones": done, "obs": obs} | ({} if reward is None else {"rewards": reward})
     length = hdf5.same_length(steps, where)
-    said = demo.attribute("num_samples")
-    if said is not None and (np.size(said) != 1 or said != length):
-        refuse(where, f"{length} steps", f"num_samples {printable(str(said)[:80])}", "write the file again")
+    samples = demo.attribute("num_samples")
+    if samples is not None and (np.size(samples) != 1 or samples != length):
+        refuse(where, f"{length} steps", f"num_samples {printable(str(samples)[:80])}", "write the file again")
     if "next_obs" in demo:
         following = _group(demo, "next_obs")
         later = hdf5.observations(following, chosen, dict(following.walk()), again)
@@ -147,7 +150,7 @@ def _episode(
 
 
 def _owners(path: Path, file: Group, demos: tuple[str, ...], reading: ReadOptions) -> dict[str, str]:
-    """Who gave each demonstration."""
+    """The demonstrator of each demonstration."""
     there, named = _masks(file), reading.named
     if named is None:
         for kind in (OPERATOR, SKILL):
@@ -182,7 +185,7 @@ def _holders(file: Group, masks: tuple[str, ...], demos: tuple[str, ...]) -> dic
     holders: dict[str, list[str]] = {demo: [] for demo in demos}
     for mask in masks:
         where, values = hdf5.place(file, f"mask/{mask}"), hdf5.sound(file, f"mask/{mask}")
-        values.visit.budget.take(where, OBJECT * math.prod(values.shape))  # a name is looked up as a text of its own
+        values.visit.budget.take(where, OBJECT * math.prod(values.shape))  # of the names as Python texts
         for demo in hdf5.column(values.read(), where):
             holders.get(hdf5.text(demo, where), []).append(mask)
     return holders
@@ -209,3 +212,84 @@ def _check_mask(where: str, mask: str, members: Sequence[str], demos: tuple[str,
 
 
 FORMAT = Format(name="robomimic HDF5", recognises=_recognises, read=_read)
+
+
+NEEDED = ("observations", "actions", "terminals")
+D4RL_LOOKED_AT = 256  # next observations that are checked in a large file
+
+
+def _read_d4rl(path: Path, reading: ReadOptions) -> Demonstrations:
+    with hdf5.opened(path, reading.budget()) as file:
+        action = reading.action or "actions"
+        _check_names(file, action)
+        columns = {action: hdf5.numbers(file, action), "terminals": hdf5.flags(file, "terminals")}
+        if "timeouts" in file:
+            columns["timeouts"] = hdf5.flags(file, "timeouts")
+        if "rewards" in file:
+            columns["rewards"] = hdf5.column(hdf5.numbers(file, "rewards"), hdf5.place(file, "rewards"))
+        chosen, rows = reading.obs or ("observations",), len(columns[action])
+        there = {name: e for name, e in file.walk() if name in chosen or (e.shape and e.shape[0] == rows)}
+        again = hdf5.Reopened.of(file)
+        obs = hdf5.observations(file, chosen, there, again)
+        hdf5.same_length(columns | {"observations": obs}, printable(path))
+        ends = columns["terminals"] | columns.get("timeouts", False)
+        ends[-1] = True
+        last = np.flatnonzero(ends)
+        final = None
+        if "next_observations" in file and chosen == ("observations",):
+            final, where = hdf5.rows(file, "next_observations", again), hdf5.place(file, "next_observations")
+            hdf5.check_followed(obs, final, ends, where, D4RL_LOOKED_AT if hdf5.is_large(path) else None)
+        owner = _d4rl_owners(path, file, reading.named, there, last)
+        episodes = _d4rl_episodes(obs, columns, columns[action], final, last, owner)
+        return Demonstrations.from_episodes(episodes, where=printable(path))
+
+
+def _check_names(file: Group, action: str) -> None:
+    missing = [name for name in NEEDED if name not in file and (name != "actions" or action == name)]
+    if missing:
+        expected = "the datasets of D4RL, or the group 'data' of robomimic"
+        refuse(file.visit.path, f"no {', '.join(missing)}", expected, f"there is {hdf5.there(file)}")
+
+
+def _d4rl_owners(
+    path: Path, file: Group, named: str | None, there: dict[str, Values], last: Int[np.ndarray, " E"]
+) -> list[str]:
+    """The demonstrator of each episode, from a dataset that is constant within episodes."""
+    if named is None:
+        return [path.stem] * len(last)
+    if named not in there:
+        expected = f"one of {listed(sorted(there), most=20)}"
+        refuse(path, f"no dataset {named!r} of one value a step", expected, "choose from these")
+    where = hdf5.place(file, named)
+    values = hdf5.column(hdf5.array(file, named), where)
+    changed = np.flatnonzero(values[1:] != values[:-1])
+    inside = changed[~np.isin(changed, last)]
+    if len(inside):
+        got = f"{values[inside[0] + 1]!r} after {values[inside[0]]!r}"
+        refuse(f"{where}, row {inside[0] + 1}", got, "one demonstrator an episode", "mark where episodes end")
+    return [hdf5.text(values[row], f"{where}, row {row}") for row in last]
+
+
+def _d4rl_episodes(
+    obs: np.ndarray | LazyRows,
+    columns: dict[str, np.ndarray],
+    action: np.ndarray,
+    final: np.ndarray | LazyRows | None,
+    last: np.ndarray,
+    owner: list[str],
+) -> list[Episode]:
+    """Cut the columns after the `last` steps; without `final` observations, last actions are left out."""
+    episodes = []
+    for start, end, name in zip(np.append(0, last[:-1] + 1), last + 1, owner, strict=True):
+        seen = part(obs, start, end)
+        if final is not None:
+            seen = concatenate([seen, part(final, end - 1, end)])
+        stop = start + len(seen) - 1
+        if stop == start:
+            continue
+        reward = columns["rewards"][start:stop] if "rewards" in columns else None
+        episodes.append(Episode(seen, action[start:stop], bool(columns["terminals"][stop - 1]), name, reward))
+    return episodes
+
+
+D4RL = Format(name="D4RL HDF5", recognises=hdf5.is_hdf5, read=_read_d4rl)

@@ -1,4 +1,6 @@
-"""Finite MDPs, and transition tables that list successors instead of all states."""
+"""Finite MDPs with sparse transition tables, and the checks of their inputs."""
+
+from typing import NoReturn
 
 import equinox as eqx
 import jax
@@ -6,7 +8,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from irleed._typing import Array, Bool, Float, Int, Key
-from irleed.envs.mdp import validation as checks
 from irleed.errors import DataError
 
 # Up to this many slots the sum over slots is written out, which XLA turns into one fast loop; beyond, it is scanned.
@@ -14,7 +15,7 @@ UNROLLED_SLOTS = 16
 
 
 class SparseMatrix(eqx.Module):
-    """An ``R x C`` matrix by rows: `K` padded slots per row, and what does not fit as coordinates."""
+    """An ``R x C`` matrix by rows: `K` padded slots per row, and further entries as coordinates."""
 
     column: Int[Array, "K R"]
     value: Float[Array, "K R"]
@@ -24,7 +25,7 @@ class SparseMatrix(eqx.Module):
 
     @classmethod
     def from_coordinates(cls, row: np.ndarray, column: np.ndarray, value: np.ndarray, rows: int) -> "SparseMatrix":
-        """Build from entries sorted by `row`; padding is chosen so that the whole takes the least memory."""
+        """Build from entries sorted by `row`; padding is chosen to minimise memory."""
         count = np.bincount(row, minlength=rows)
         position = np.arange(len(row)) - np.repeat(np.cumsum(count) - count, count)
         slots = _cheapest_slots(count)
@@ -42,7 +43,7 @@ class SparseMatrix(eqx.Module):
         )
 
     def coordinates(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Row, column and value of every entry, sorted: what `from_coordinates` takes."""
+        """Row, column and value of every entry, sorted: the input of `from_coordinates`."""
         slot, row = np.nonzero(np.asarray(self.value))
         row = np.concatenate([row, self.spill_row])
         column = np.concatenate([np.asarray(self.column)[slot, row[: len(slot)]], self.spill_column])
@@ -74,8 +75,7 @@ def _sum_over_slots(
 
     if column.shape[0] <= UNROLLED_SLOTS:
         return sum(
-            (term(column[k], value[k]) for k in range(column.shape[0])),
-            start=jnp.zeros(column.shape[1:], vector.dtype),
+            (term(column[k], value[k]) for k in range(column.shape[0])), start=jnp.zeros(column.shape[1:], vector.dtype)
         )
     start = jnp.zeros(column.shape[1:], vector.dtype)
     return jax.lax.scan(lambda total, slot: (total + term(*slot), None), start, (column, value))[0]
@@ -93,10 +93,10 @@ def _cheapest_slots(count: np.ndarray) -> int:
 
 
 class FiniteMDP(eqx.Module):
-    """States, actions, dynamics, start, discount and features: all that inverse RL needs, and the truth if known.
+    """States, actions, dynamics, initial distribution, discount and features; and the true reward, if known.
 
     A *terminal* state absorbs: its state features are collected once, on arrival, and nothing follows. Build one with
-    `from_transitions`, `from_dense`, `gridworld` or `from_gymnasium`, which check what they are given.
+    `from_transitions`, `from_dense`, `gridworld` or `from_gymnasium`, which validate their inputs.
     """
 
     forward: SparseMatrix  # rows (s, a), columns s': the dynamics
@@ -107,7 +107,9 @@ class FiniteMDP(eqx.Module):
     terminal: Bool[Array, " S"]
     discount: float | Float[Array, ""]
     features: Float[Array, "S F"] | Float[Array, "S A F"] | None  # None: one indicator per state
-    reward: Float[Array, " S"] | Float[Array, "S A"] | None  # the truth: to simulate and to evaluate, never to learn
+    reward: (
+        Float[Array, " S"] | Float[Array, "S A"] | None
+    )  # the true reward: for simulation and evaluation, never for learning
     actions: int = eqx.field(static=True)
 
     @property
@@ -141,24 +143,22 @@ class FiniteMDP(eqx.Module):
         `terminal` is a mask or a list of states. Terminal states need no transitions; those given for them are kept, so
         that `without_terminals` can use them.
         """
-        initial = checks.numbers(initial, "initial distribution", where)
-        checks.check_distribution(initial, f"{where}, initial distribution")
+        initial = _numbers(initial, "initial distribution", where)
+        _check_distribution(initial, f"{where}, initial distribution")
         states = len(initial)
-        terminal = checks.mask(terminal, states, where)
+        terminal = _mask(terminal, states, where)
         columns = {"state": state, "action": action, "successor": successor}
-        state, action, successor = (checks.indices(values, name, where) for name, values in columns.items())
-        probability = checks.numbers(probability, "probability", where)
+        state, action, successor = (_indices(values, name, where) for name, values in columns.items())
+        probability = _numbers(probability, "probability", where)
         actions = int(action.max(initial=-1)) + 1 if actions is None else actions
-        checks.check_transitions(state, action, successor, probability, states, actions, where)
+        _check_transitions(state, action, successor, probability, states, actions, where)
         if not 0 < discount < 1:
-            raise DataError(
-                f"{where}, discount", got=discount, expected="a number in (0, 1)", remedy="choose, say, 0.9"
-            )
+            _refuse(f"{where}, discount", discount, "a number in (0, 1)", "choose, say, 0.9")
         keep = probability > 0
         row, column, value = _merge(
             state[keep] * actions + action[keep], successor[keep], probability[keep], states, actions, terminal
         )
-        checks.check_rows(row, value, states, actions, where)
+        _check_rows(row, value, states, actions, where)
         transposed = np.lexsort((row, column))
         cumulative = np.cumsum(value)
         first = np.searchsorted(row, np.arange(states * actions))
@@ -173,8 +173,8 @@ class FiniteMDP(eqx.Module):
             initial=initial,
             terminal=terminal,
             discount=float(discount),
-            features=checks.table(features, states, actions, "features", where),
-            reward=checks.table(reward, states, actions, "reward", where),
+            features=_table(features, states, actions, "features", where),
+            reward=_table(reward, states, actions, "reward", where),
             actions=actions,
         )
 
@@ -182,22 +182,16 @@ class FiniteMDP(eqx.Module):
     def from_dense(cls, transitions, **rest) -> "FiniteMDP":
         """Build from a dense array ``P[s, a, s']``; the other arguments are those of `from_transitions`."""
         where = rest.get("where", "MDP")
-        transitions = checks.numbers(transitions, "transitions", where)
+        transitions = _numbers(transitions, "transitions", where)
         if transitions.ndim != 3 or transitions.shape[0] != transitions.shape[2]:
-            raise DataError(
-                f"{where}, transitions",
-                got=f"shape {transitions.shape}",
-                expected="[S, A, S]",
-                remedy="index it as P[state, action, successor]",
-            )
+            remedy = "index it as P[state, action, successor]"
+            _refuse(f"{where}, transitions", f"shape {transitions.shape}", "[S, A, S]", remedy)
         state, action, successor = np.nonzero(transitions != 0)  # NaN counts as nonzero, and is reported
-        return cls.from_transitions(
-            state, action, successor, transitions[state, action, successor],
-            actions=transitions.shape[1], **rest,
-        )  # fmt: skip
+        probability, actions = transitions[state, action, successor], transitions.shape[1]
+        return cls.from_transitions(state, action, successor, probability, actions=actions, **rest)
 
     def transitions(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """State, action, successor and probability of everything that can happen: what `from_transitions` takes."""
+        """State, action, successor and probability of every possible transition: the input of `from_transitions`."""
         row, column, value = self.forward.coordinates()
         return row // self.actions, row % self.actions, column, value
 
@@ -214,7 +208,7 @@ class FiniteMDP(eqx.Module):
         return jnp.einsum("sa,saf->f", action_visits, self.features)
 
     def without_terminals(self) -> "FiniteMDP":
-        """The same MDP where no state absorbs: what the released gridworld program plans with."""
+        """The same MDP without absorbing states, as the released gridworld program plans with."""
         return eqx.tree_at(lambda mdp: mdp.terminal, self, np.zeros(self.states, bool))
 
     def reset(self, key: Key) -> Int[Array, ""]:
@@ -242,7 +236,7 @@ def _bisect(cumulative: Float[Array, " M"], position: Float[Array, ""]) -> Int[A
 
 
 def _merge(row, column, value, states, actions, terminal):
-    """Sort by (row, column), add up repeated entries, let bare terminal states stay where they are."""
+    """Sort by (row, column), add up repeated entries, and give terminal states without successors a self-loop."""
     own = np.flatnonzero(terminal)
     bare = (own[:, None] * actions + np.arange(actions)).ravel()
     bare = bare[~np.isin(bare, row)]
@@ -251,3 +245,109 @@ def _merge(row, column, value, states, actions, terminal):
     value = np.concatenate([value, np.ones(len(bare))])
     entry, index = np.unique(row * states + column, return_inverse=True)
     return entry // states, entry % states, np.bincount(index, weights=value, minlength=len(entry))
+
+
+ROW_SUM_TOLERANCE = 1e-6
+
+MOST_ROWS = 1 << 22  # pairs of state and action that are always allowed
+ROWS_PER_TRANSITION = 8  # more pairs than so many times the transitions cannot all have successors
+
+
+def _mask(terminal, states: int, where: str) -> np.ndarray:
+    """Which states are terminal, from flags or a list of them."""
+    terminal = np.asarray([] if terminal is None else terminal)
+    if terminal.dtype == bool:
+        if terminal.shape != (states,):
+            remedy = "give one flag a state, or a list of states"
+            _refuse(f"{where}, terminal", f"shape {terminal.shape}", f"[{states}]", remedy)
+        return terminal
+    flags = np.zeros(states, bool)
+    listed = _indices(terminal, "terminal", where)
+    _check_range(listed, states, "terminal state", where)
+    flags[listed] = True
+    return flags
+
+
+def _indices(values, name: str, where: str) -> np.ndarray:
+    """A list of whole numbers."""
+    values = np.asarray(values)
+    if values.size == 0:
+        return np.zeros(0, np.int64)
+    if values.ndim != 1 or not np.issubdtype(values.dtype, np.integer):
+        got, remedy = f"{values.dtype} of shape {values.shape}", "number states and actions from 0"
+        _refuse(f"{where}, {name}", got, "a list of whole numbers", remedy)
+    return values.astype(np.int64)
+
+
+def _numbers(values, name: str, where: str) -> np.ndarray:
+    """An array of numbers."""
+    try:
+        return np.asarray(values, float)
+    except (TypeError, ValueError) as error:
+        raise DataError(f"{where}, {name}", got="no array of numbers", expected="one", remedy="convert it") from error
+
+
+def _table(values, states: int, actions: int, name: str, where: str) -> np.ndarray | None:
+    """Features or rewards, of the right shape and finite."""
+    if values is None:
+        return None
+    values = _numbers(values, name, where)
+    leading = values.shape[: values.ndim - (name == "features")]
+    if leading not in ((states,), (states, actions)):
+        extra = ", F" if name == "features" else ""
+        expected = f"[{states}{extra}] or [{states}, {actions}{extra}]"
+        remedy = "one row a state, or one a state and action"
+        _refuse(f"{where}, {name}", f"shape {values.shape}", expected, remedy)
+    bad = np.argwhere(~np.isfinite(values))
+    if len(bad):
+        at = tuple(int(i) for i in bad[0])
+        _refuse(f"{where}, {name}{list(at)}", values[at], "a finite number", "mend the table")
+    return values
+
+
+def _check_range(values: np.ndarray, size: int, name: str, where: str) -> None:
+    bad = np.flatnonzero((values < 0) | (values >= size))
+    if len(bad):
+        remedy = "number them from 0, or declare more"
+        _refuse(f"{where}, {name} in row {bad[0]}", values[bad[0]], f"0 to {size - 1}", remedy)
+
+
+def _check_transitions(state, action, successor, probability, states, actions, where) -> None:
+    """Columns have equal lengths, entries are in range, and probabilities are from 0 to 1."""
+    shapes = [x.shape for x in (state, action, successor, probability)]
+    if len(set(shapes)) != 1 or len(state) == 0:
+        got = f"columns of shapes {', '.join(map(str, shapes))}"
+        remedy = "give state, action, successor and probability of every transition"
+        _refuse(f"{where}, transitions", got, "four of the same length, not empty", remedy)
+    _check_range(state, states, "state", where)
+    _check_range(action, actions, "action", where)
+    if states * actions > max(MOST_ROWS, ROWS_PER_TRANSITION * len(state)):  # before arrays of this size are made
+        got, expected = f"{actions} for {states} states, and {len(state)} transitions", "successors for every action"
+        _refuse(f"{where}, actions", got, f"{expected} of every state", "number actions from 0, one after the other")
+    _check_range(successor, states, "successor", where)
+    bad = np.flatnonzero(~((probability >= 0) & (probability <= 1 + ROW_SUM_TOLERANCE)))
+    if len(bad):
+        m = bad[0]
+        place = f"{where}, P(s'={successor[m]} | s={state[m]}, a={action[m]})"
+        _refuse(place, probability[m], "a probability in [0, 1]", "mend this entry")
+
+
+def _check_rows(row, value, states, actions, where) -> None:
+    """Every (s, a) has successors, and their probabilities sum to one."""
+    total = np.bincount(row, weights=value, minlength=states * actions)
+    bad = np.flatnonzero(np.abs(total - 1) > ROW_SUM_TOLERANCE)
+    if len(bad):
+        s, a = divmod(int(bad[0]), actions)
+        remedy = f"normalise this row ({len(bad)} such rows), or declare the state terminal"
+        _refuse(f"{where}, P(. | s={s}, a={a})", f"a sum of {total[bad[0]]:.6g}", "1", remedy)
+
+
+def _check_distribution(values: np.ndarray, where: str) -> None:
+    if values.ndim != 1 or not np.all(values >= 0) or not abs(values.sum() - 1) <= ROW_SUM_TOLERANCE:
+        smallest = values.min() if values.size else 0.0
+        got = f"shape {values.shape}, smallest {smallest:.6g}, sum {values.sum():.6g}"
+        _refuse(where, got, "probabilities that sum to 1", "normalise it")
+
+
+def _refuse(where: str, got: object, expected: str, remedy: str) -> NoReturn:
+    raise DataError(where, got=got, expected=expected, remedy=remedy)

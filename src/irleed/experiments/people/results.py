@@ -13,8 +13,7 @@ from irleed.experiments.people.data import Part
 from irleed.experiments.people.protocol import Outcome
 from irleed.report import figures
 from irleed.report.validation import scatter
-from irleed.runs.results import Results, Row
-from irleed.runs.validation import Agreement, cell
+from irleed.runs.results import Agreement, Results, Row, cell
 
 # What a method says of demonstrators, besides its own weights and biases: of a policy that learns nothing about them,
 # the likelihood of their actions.

@@ -17,8 +17,8 @@ import pytest
 from PIL import Image
 
 from irleed.data import lazy
+from irleed.data.formats import ReadOptions
 from irleed.data.formats import media as video
-from irleed.data.formats.base import ReadOptions
 from irleed.data.formats.lerobot import FORMAT
 from irleed.data.lazy import LazyRows
 from irleed.errors import ConfigError, DataError
@@ -230,7 +230,7 @@ def test_a_video_that_vanishes_is_an_error_in_one_line(tmp_path, everything_is_l
     obs = pickle.loads(pickle.dumps(FORMAT.read(path, TOP).obs))
     clip(path, 1).unlink()
     check_frames(obs[[16, 3]], [16, 3])
-    with pytest.raises(DataError, match="file-001.mp4, second 0.000: got what cannot be read"):
+    with pytest.raises(DataError, match="file-001.mp4, second 0.000: got content that cannot be read"):
         obs[[17]]
 
 

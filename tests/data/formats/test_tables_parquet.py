@@ -9,12 +9,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from irleed._io.arrays import Budget
 from irleed.data import Demonstrations, lazy
-from irleed.data.formats import parquet
-from irleed.data.formats.base import ReadOptions
+from irleed.data.formats import ReadOptions, tables
 from irleed.data.formats.tables import FORMAT
 from irleed.data.lazy import LazyRows
-from irleed.data.limits import Budget
 from irleed.errors import DataError
 
 ROWS = 40
@@ -84,7 +83,7 @@ def test_what_is_large_is_what_it_would_be_in_memory(tmp_path, columns, group, m
 
 def test_opening_sees_every_group_once_and_keeps_few(tmp_path, everything_is_large, groups_read, monkeypatch):
     """To find what is missing; and nothing of other columns."""
-    monkeypatch.setattr(parquet, "KEPT", 1)
+    monkeypatch.setattr(tables, "KEPT", 1)
     path = stored(tmp_path / "data.parquet", obs=of(pa.list_(pa.uint8(), 3)), obs_not=VALUES[:, 0])
     data = FORMAT.read(path, ReadOptions(obs=("obs",)))
     assert groups_read == [(number, ["obs"]) for number in range(6)]
@@ -94,7 +93,7 @@ def test_opening_sees_every_group_once_and_keeps_few(tmp_path, everything_is_lar
 
 def test_fractions_are_seen_once_and_not_kept(tmp_path, everything_is_large, groups_read, monkeypatch):
     """They are looked through for values that are no numbers, a group at a time."""
-    monkeypatch.setattr(parquet, "KEPT", 1)
+    monkeypatch.setattr(tables, "KEPT", 1)
     data = FORMAT.read(stored(tmp_path / "data.parquet", obs=of(pa.list_(pa.float32()))), ReadOptions())
     assert [number for number, _ in groups_read] == [0, 1, 2, 3, 4, 5]
     data.obs[[38]], data.obs[[0, 35, 39]], data.obs[[2, 1]]
@@ -110,7 +109,7 @@ def test_columns_that_are_not_needed_are_not_read(tmp_path, monkeypatch):
 
 
 def test_groups_that_are_still_in_memory_are_not_read_again(tmp_path, everything_is_large, groups_read, monkeypatch):
-    monkeypatch.setattr(parquet, "KEPT", 2 * 7 * 3)  # two groups
+    monkeypatch.setattr(tables, "KEPT", 2 * 7 * 3)  # two groups
     data = FORMAT.read(stored(tmp_path / "data.parquet", obs=of(pa.list_(pa.uint8(), 3))), ReadOptions())
     groups_read.clear()
     for row in (0, 8, 6, 13, 1, 20, 2, 8):
@@ -207,6 +206,6 @@ def test_files_may_have_their_columns_in_other_orders(tmp_path, everything_is_la
     obs, other = of(pa.list_(pa.uint8(), 3)), [{"a": None, "b": "x"}] * ROWS
     one = stored(tmp_path / "one.parquet", obs=obs, other=other)
     two = stored(tmp_path / "two.parquet", other=other, obs=obs)
-    rows, empty = parquet.Files([one, two], tmp_path, Budget()).observations(["obs"])
+    rows, empty = tables.Files([one, two], tmp_path, Budget()).observations(["obs"])
     assert isinstance(rows, LazyRows) and not empty.any()
     np.testing.assert_array_equal(rows, np.concatenate([VALUES, VALUES]))

@@ -4,8 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-
-from irleed.envs.jax.probes import PROBES, Probe, ProbeState
+from probes import PROBES, Probe, ProbeState
 
 DISCOUNT = 0.9
 

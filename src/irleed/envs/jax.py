@@ -1,4 +1,4 @@
-"""CartPole in pure JAX, equal to Gymnasium's CartPole-v1."""
+"""Environments in pure JAX: CartPole, equal to Gymnasium's CartPole-v1."""
 
 import math
 
@@ -17,11 +17,11 @@ PUSH = 10.0  # force on the cart, to either side
 SECONDS = 0.02  # from one step to the next
 FARTHEST = 2.4  # position at which the cart leaves the track
 STEEPEST = math.radians(12)  # angle at which the pole counts as fallen
-START = 0.05  # every coordinate of a first state is within this
+START = 0.05  # bound of every coordinate of a first state
 
 
 class CartPoleState(eqx.Module):
-    """Position, velocity, angle and angular velocity; and how many steps the episode has had."""
+    """Position, velocity, angle and angular velocity, and the steps of the episode so far."""
 
     motion: Float[Array, "4"]
     elapsed: Int[Array, ""]
@@ -33,42 +33,36 @@ class CartPole(AbstractEnv[CartPoleState]):
     Equations, integration (explicit Euler), limits and first states are those of Gymnasium's CartPole-v1, which
     computes in double precision; here a state has JAX's default type. Observations are in single precision in both.
 
-    One step from the same state agrees to 1e-6, with 64-bit types enabled to 1e-14. A pole is unstable: whatever
-    rounding adds grows by 8 % in every step, so that two programs that are given the same actions, and never look at
-    each other, must part in the end. With 64-bit types they show equal observations for more than 100 steps and agree
-    to 1e-5 for 300; in single precision they agree to 1e-5 for 60 steps.
+    One step from the same state agrees to 1e-6, with 64-bit types enabled to 1e-14. The pole is unstable:
+    rounding errors grow by 8 % in every step, so that trajectories of the same actions diverge in the end. With 64-bit
+    types observations are equal for more than 100 steps and agree to 1e-5 for 300; in single precision they agree to
+    1e-5 for 60 steps.
     """
 
     limit: int = eqx.field(static=True, default=500)
 
     @property
     def observation_shape(self) -> tuple[int, ...]:
-        """See `AbstractEnv`."""
         return (4,)
 
     @property
     def actions(self) -> int:
-        """See `AbstractEnv`."""
         return 2
 
     @property
     def horizon(self) -> int:
-        """See `AbstractEnv`."""
         return self.limit
 
     def reset(self, key: Key) -> CartPoleState:
-        """See `AbstractEnv.reset`."""
         motion = jax.random.uniform(key, (4,), float, -START, START)
         return CartPoleState(motion=motion, elapsed=jnp.zeros((), jnp.int32))
 
     def observe(self, state: CartPoleState) -> Float[Array, "4"]:
-        """See `AbstractEnv.observe`."""
         return state.motion.astype(jnp.float32)
 
     def advance(
         self, key: Key, state: CartPoleState, action: Int[Array, ""]
     ) -> tuple[CartPoleState, Float[Array, ""], Bool[Array, ""], Bool[Array, ""]]:
-        """See `AbstractEnv.advance`. Nothing is drawn: the key is not used."""
         motion = state.motion + SECONDS * _rates(state.motion, action)
         elapsed = state.elapsed + 1
         terminated = (jnp.abs(motion[0]) > FARTHEST) | (jnp.abs(motion[2]) > STEEPEST)

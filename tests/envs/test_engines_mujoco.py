@@ -8,8 +8,8 @@ import pytest
 
 pytest.importorskip("mujoco.batch")
 
+from irleed.envs.engines import TASKS, mujoco_lanes
 from irleed.envs.host import make_host
-from irleed.envs.host.mujoco import TASKS, mujoco_lanes
 from irleed.envs.step import Bounds
 from irleed.errors import ConfigError
 

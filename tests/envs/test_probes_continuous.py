@@ -6,9 +6,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-
-from irleed.envs.jax.probes import CONTINUOUS_PROBES, ContinuousProbe, target, tracking
-from irleed.envs.jax.probes import continuous_delay as delay
+from probes import CONTINUOUS_PROBES, ContinuousProbe, target, tracking
+from probes import continuous_delay as delay
 
 LANES = 64
 

@@ -5,12 +5,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from irleed.data import lazy, limits
-from irleed.data.formats.base import ReadOptions
-from irleed.data.formats.parquet import Opened, size_of_pages
+from irleed._io import arrays as _arrays
+from irleed._io.arrays import Budget
+from irleed.data import lazy
+from irleed.data.formats import ReadOptions
+from irleed.data.formats.arrow import Opened, size_of_pages
 from irleed.data.formats.tables import FORMAT
 from irleed.data.lazy import LazyRows
-from irleed.data.limits import Budget
 from irleed.errors import DataError
 
 MB = 1 << 20
@@ -21,7 +22,7 @@ DELTA = "DELTA_BINARY_PACKED"
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
     """One MiB is enough for every file, so that bombs in these tests can be small."""
-    monkeypatch.setattr(limits, "ALWAYS", MB)
+    monkeypatch.setattr(_arrays, "ALWAYS", MB)
 
 
 def stored(path, columns, rows: int = ROWS, **options):

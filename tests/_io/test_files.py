@@ -9,17 +9,17 @@ import sys
 
 import pytest
 
-from irleed._io import lock as _lock
-from irleed._io.lock import locked
+from irleed._io import files as _files
+from irleed._io.files import locked
 from irleed.errors import ConfigError
 
 HOLD = """
 import sys
 from pathlib import Path
-from irleed._io import lock as _lock
+from irleed._io import files as _files
 if sys.argv[2] == "file":
-    _lock._flock = lambda handle: None
-with _lock.locked(Path(sys.argv[1]), "run"):
+    _files._flock = lambda handle: None
+with _files.locked(Path(sys.argv[1]), "run"):
     print("held", flush=True)
     sys.stdin.readline()
 """
@@ -29,8 +29,8 @@ with _lock.locked(Path(sys.argv[1]), "run"):
 def kind(request, monkeypatch):
     """Locks of the operating system, and those that are a file's existence, where there are no others."""
     if request.param == "file":
-        monkeypatch.setattr(_lock, "_flock", lambda handle: None)
-    elif _lock.fcntl is None:
+        monkeypatch.setattr(_files, "_flock", lambda handle: None)
+    elif _files.fcntl is None:
         pytest.skip("no flock here")
     return request.param
 
@@ -85,12 +85,12 @@ def test_the_same_process_cannot_hold_it_twice(kind, tmp_path):
 )
 def test_where_only_the_file_can_tell_one_that_may_be_held_blocks(tmp_path, monkeypatch, content):
     """A process on another machine cannot be looked for; the line says what to remove."""
-    monkeypatch.setattr(_lock, "_flock", lambda handle: None)
+    monkeypatch.setattr(_files, "_flock", lambda handle: None)
     (tmp_path / "lock").write_bytes(content)
     assert f"remove {tmp_path / 'lock'}" in refusal(tmp_path / "lock")
 
 
-@pytest.mark.skipif(_lock.fcntl is None, reason="no flock here")
+@pytest.mark.skipif(_files.fcntl is None, reason="no flock here")
 def test_whatever_a_file_says_that_nobody_has_locked_is_left_over(tmp_path):
     (tmp_path / "lock").write_bytes(b"\xff[")
     with locked(tmp_path / "lock", "run") as left:
@@ -99,19 +99,19 @@ def test_whatever_a_file_says_that_nobody_has_locked_is_left_over(tmp_path):
 
 
 def test_a_file_system_without_locks(tmp_path, monkeypatch):
-    if _lock.fcntl is None:
+    if _files.fcntl is None:
         pytest.skip("no flock here")
 
     def unsupported(*_):
         raise OSError(errno.ENOTSUP, os.strerror(errno.ENOTSUP))
 
-    monkeypatch.setattr(_lock.fcntl, "flock", unsupported)
+    monkeypatch.setattr(_files.fcntl, "flock", unsupported)
     with locked(tmp_path / "lock", "run"):
         assert "remove" in refusal(tmp_path / "lock")
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.skipif(not _lock.NO_LINK, reason="links are followed here")
+@pytest.mark.skipif(not _files.NO_LINK, reason="links are followed here")
 def test_a_link_is_not_followed(tmp_path):
     """In a folder from somebody else it could lead to any file of the user's, which would be written over."""
     (tmp_path / "precious").write_text("mine")
@@ -125,7 +125,7 @@ def test_a_lock_that_cannot_be_written_leaves_nothing(tmp_path, monkeypatch):
     def full(*_):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(_lock.os, "write", full)
+    monkeypatch.setattr(_files.os, "write", full)
     with pytest.raises(OSError), locked(tmp_path / "lock", "run"):
         pass
     assert list(tmp_path.iterdir()) == []

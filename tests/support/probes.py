@@ -17,20 +17,17 @@ Table = tuple[tuple[float, ...], ...]  # by place and action
 
 
 class ProbeState(eqx.Module):
-    """Where one is, and how many steps the episode has had."""
+    """The place, and the steps of the episode so far."""
 
     place: Int[Array, ""]
     elapsed: Int[Array, ""]
 
 
 class Probe(AbstractEnv[ProbeState]):
-    """A few numbered places, P, each known by the number that is seen there; made by the functions below.
+    """A few places, P, each observed as a number; made by the functions below. All fields are static."""
 
-    All fields are static: a probe is a constant of the program that it is used in.
-    """
-
-    seen: tuple[float, ...] = eqx.field(static=True)  # in each place
-    starts: tuple[int, ...] = eqx.field(static=True)  # the places where episodes start, one as often as another
+    seen: tuple[float, ...] = eqx.field(static=True)  # the observation in each place
+    starts: tuple[int, ...] = eqx.field(static=True)  # the places where episodes start, with equal probability
     successor: tuple[tuple[int, ...], ...] = eqx.field(static=True)  # by place and action, as the next two
     reward: Table = eqx.field(static=True)
     ends: tuple[tuple[bool, ...], ...] = eqx.field(static=True)  # the task is over with this action
@@ -39,7 +36,7 @@ class Probe(AbstractEnv[ProbeState]):
 
     @property
     def observations(self) -> Float[np.ndarray, "P 1"]:
-        """What is seen, place by place."""
+        """The observation of each place."""
         return np.array(self.seen, np.float32)[:, None]
 
     def soft_q(self, discount: float) -> Float[np.ndarray, "P A"]:
@@ -48,32 +45,26 @@ class Probe(AbstractEnv[ProbeState]):
 
     @property
     def observation_shape(self) -> tuple[int, ...]:
-        """See `AbstractEnv`."""
         return (1,)
 
     @property
     def actions(self) -> int:
-        """See `AbstractEnv`."""
         return len(self.reward[0])
 
     @property
     def horizon(self) -> int:
-        """See `AbstractEnv`."""
         return self.limit
 
     def reset(self, key: Key) -> ProbeState:
-        """See `AbstractEnv.reset`."""
         drawn = jax.random.randint(key, (), 0, len(self.starts))
         return ProbeState(place=jnp.asarray(self.starts, jnp.int32)[drawn], elapsed=jnp.zeros((), jnp.int32))
 
     def observe(self, state: ProbeState) -> Float[Array, "1"]:
-        """See `AbstractEnv.observe`."""
         return jnp.asarray(self.observations)[state.place]
 
     def advance(
         self, key: Key, state: ProbeState, action: Int[Array, ""]
     ) -> tuple[ProbeState, Float[Array, ""], Bool[Array, ""], Bool[Array, ""]]:
-        """See `AbstractEnv.advance`. Nothing is drawn: the key is not used."""
         at = state.place, action
         successor, ends = jnp.asarray(self.successor, jnp.int32)[at], jnp.asarray(self.ends)[at]
         reward = jnp.asarray(self.reward, jnp.float32)[at]
@@ -82,13 +73,13 @@ class Probe(AbstractEnv[ProbeState]):
 
 
 def constant() -> Probe:
-    r"""One place, one step, reward 1 whatever one does: $Q = 1$. Catches a value that goes on after the end."""
+    r"""One place, one step, reward 1: $Q = 1$. Catches bootstrapping from terminal states."""
     reward = ((1.0, 1.0),)
     return Probe((0.0,), (0,), ((0, 0),), reward, ((True, True),), 1, lambda discount: reward)
 
 
 def choice() -> Probe:
-    r"""One place, one step, reward 0 or 1 by the action: $Q(a) = a$. Catches actions that are mixed up."""
+    r"""One place, one step, reward 0 or 1 by the action: $Q(a) = a$. Catches actions in the wrong order."""
     reward = ((0.0, 1.0),)
     return Probe((0.0,), (0,), ((0, 0),), reward, ((True, True),), 1, lambda discount: reward)
 
@@ -96,7 +87,7 @@ def choice() -> Probe:
 def context() -> Probe:
     r"""Two places, one step; where -1 is seen action 0 gives 1, where 1 is seen action 1 does, and 0 otherwise.
 
-    $Q(-1, \cdot) = (1, 0)$ and $Q(1, \cdot) = (0, 1)$. Catches a network that does not see its input.
+    $Q(-1, \cdot) = (1, 0)$ and $Q(1, \cdot) = (0, 1)$. Catches a network that ignores its input.
     """
     reward = ((1.0, 0.0), (0.0, 1.0))
     return Probe((-1.0, 1.0), (0, 1), ((0, 0), (1, 1)), reward, ((True, True),) * 2, 1, lambda discount: reward)
@@ -105,7 +96,7 @@ def context() -> Probe:
 def delay() -> Probe:
     r"""The first action leads from 0 to -1 or to 1; the second, whatever it is, gives 0 at -1 and 1 at 1, and ends it.
 
-    $Q(-1, \cdot) = 0$, $Q(1, \cdot) = 1$, $Q(0, a) = \gamma (a + \log 2)$. Catches discounts and successors gone wrong.
+    $Q(-1, \cdot) = 0$, $Q(1, \cdot) = 1$, $Q(0, a) = \gamma (a + \log 2)$. Catches wrong discounts and successors.
     """
     return Probe(
         seen=(0.0, -1.0, 1.0),
@@ -119,10 +110,10 @@ def delay() -> Probe:
 
 
 def endless() -> Probe:
-    r"""From 0 to 1 for nothing, then at 1 for ever, reward 1 a step; nothing ends, but after two steps the clock stops.
+    r"""From 0 to 1 without reward, then always at 1 with reward 1 a step; truncated after two steps, never terminated.
 
     $V(1) = (1 + \log 2) / (1 - \gamma)$, $Q(1, \cdot) = 1 + \gamma V(1)$, $Q(0, \cdot) = \gamma V(1)$. Catches a
-    truncation that is taken for an end, and one that is followed into the next episode: there one sees 0 again.
+    truncation treated as a termination, and bootstrapping from the first observation of the next episode, 0.
     """
 
     def values(discount: float) -> Table:
@@ -146,17 +137,17 @@ NODES = 200  # of the quadrature: ten digits for temperatures down to 0.01
 
 
 class ContinuousProbeState(eqx.Module):
-    """The number that is seen, and how many steps the episode has had."""
+    """The number observed, and the steps of the episode so far."""
 
     place: Float[Array, ""]
     elapsed: Int[Array, ""]
 
 
 class ContinuousProbe(AbstractEnv[ContinuousProbeState]):
-    """One number to see and one to choose; the last step alone has a reward; made by the functions below.
+    """One number is observed and one chosen; only the last step has a reward; made by the functions below.
 
-    Where there are several steps, an action leads to the place of the same number, and the number of steps taken is
-    seen beside it. All fields are static: a probe is a constant of the program that it is used in.
+    With several steps, an action leads to the place of the same number, and the number of steps taken is observed too.
+    All fields are static.
     """
 
     reward: Callable[[Any, Any], Any] = eqx.field(static=True)  # of place and action, in NumPy's arrays or JAX's
@@ -178,7 +169,7 @@ class ContinuousProbe(AbstractEnv[ContinuousProbeState]):
     def soft_value(
         self, obs: Float[np.ndarray, "*N O"], temperature: float, discount: float
     ) -> Float[np.ndarray, "*N"]:
-        """The soft value of what is seen, by quadrature over the actions."""
+        """The soft value of observations, by quadrature over the actions."""
         nodes, weights = np.polynomial.legendre.leggauss(NODES)
         seen = np.broadcast_to(obs[..., None, :], (*obs.shape[:-1], NODES, obs.shape[-1]))
         action = np.broadcast_to(self.bound * nodes[:, None], (*seen.shape[:-1], 1))
@@ -188,41 +179,35 @@ class ContinuousProbe(AbstractEnv[ContinuousProbeState]):
     def log_density(
         self, obs: Float[np.ndarray, "*N O"], action: Float[np.ndarray, "*N 1"], temperature: float, discount: float
     ) -> Float[np.ndarray, "*N"]:
-        """Of actions under the soft-optimal policy; they are taken to be within the bounds."""
+        """Log-density of actions within the bounds under the soft-optimal policy."""
         q, value = self.soft_q(obs, action, temperature, discount), self.soft_value(obs, temperature, discount)
         return np.asarray((q - value) / temperature)
 
     @property
     def observation_shape(self) -> tuple[int, ...]:
-        """See `AbstractEnv`."""
         return (1,) if self.steps == 1 else (2,)
 
     @property
     def actions(self) -> Bounds:
-        """See `AbstractEnv`."""
         high = np.array([self.bound], np.float32)
         return Bounds(low=-high, high=high)
 
     @property
     def horizon(self) -> int:
-        """See `AbstractEnv`."""
         return self.steps
 
     def reset(self, key: Key) -> ContinuousProbeState:
-        """See `AbstractEnv.reset`."""
         low, high = self.starts
         place = jax.random.uniform(key, (), jnp.float32, low, high)
         return ContinuousProbeState(place=place, elapsed=jnp.zeros((), jnp.int32))
 
     def observe(self, state: ContinuousProbeState) -> Float[Array, " O"]:
-        """See `AbstractEnv.observe`."""
         seen = jnp.stack([state.place, state.elapsed.astype(jnp.float32)])
         return seen[: self.observation_shape[0]]
 
     def advance(
         self, key: Key, state: ContinuousProbeState, action: Float[Array, "1"]
     ) -> tuple[ContinuousProbeState, Float[Array, ""], Bool[Array, ""], Bool[Array, ""]]:
-        """See `AbstractEnv.advance`. Nothing is drawn: the key is not used."""
         chosen, elapsed = jnp.asarray(action[0], jnp.float32), state.elapsed + 1
         ends = elapsed >= self.steps
         reward = jnp.where(ends, self.reward(state.place, chosen), jnp.zeros((), jnp.float32))
@@ -234,7 +219,7 @@ class ContinuousProbe(AbstractEnv[ContinuousProbeState]):
 
 
 def target() -> ContinuousProbe:
-    r"""One place, one step, actions from -1 to 1: $Q(a) = -(a - 0.3)^2$. Catches a policy that does not settle.
+    r"""One place, one step, actions from -1 to 1: $Q(a) = -(a - 0.3)^2$. Catches a policy that does not converge.
 
     The soft-optimal one is the normal one of mean 0.3 and variance $T / 2$ within the bounds.
     """
@@ -244,15 +229,15 @@ def target() -> ContinuousProbe:
 def tracking() -> ContinuousProbe:
     r"""Places from -1 to 1, one step, actions from -2 to 2: $Q(s, a) = -(a - s / 2)^2$.
 
-    Catches a policy that does not see its input, and bounds that are taken for -1 and 1.
+    Catches a policy that ignores its input, and bounds assumed to be -1 and 1.
     """
     return ContinuousProbe(lambda place, action: -((action - 0.5 * place) ** 2), (-1.0, 1.0), 2.0, 1)
 
 
 def continuous_delay() -> ContinuousProbe:
-    r"""The first action is the place of the second, which gives $-(a - s / 2)^2 - (s + 0.4)^2$ and ends it.
+    r"""The first action is the place of the second, which terminates with reward $-(a - s / 2)^2 - (s + 0.4)^2$.
 
-    As good as any are $a = -0.4$ and then $-0.2$; $Q(0, a) = \gamma V(a)$. Catches values that do not reach back.
+    Optimal are $a = -0.4$ and then $-0.2$; $Q(0, a) = \gamma V(a)$. Catches values that do not propagate back.
     """
 
     def reward(place: Any, action: Any) -> Any:

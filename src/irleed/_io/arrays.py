@@ -1,32 +1,71 @@
-"""`.npz` files that carry their format's name and version: read with suspicion, written whole or not at all.
+"""Arrays in `.npz` and safetensors files of unknown origin, and the memory that reading one may take.
 
-An `.npz` file is a zip archive of ``.npy`` arrays. Nothing in one is believed before its checksums have been verified,
-and nothing is ever unpickled. Whatever is wrong with a file is one line that names it.
+An `.npz` file is a zip archive of ``.npy`` arrays, here with the name and version of its format. Its checksums are
+verified before anything is returned, and nothing is unpickled. A safetensors file is the length of the header in eight
+bytes, the header as JSON (type, shape and place of every tensor, texts under ``__metadata__``), and the numbers. All
+that a header claims is checked before an array is read.
 """
 
 import contextlib
 import dataclasses
 import io
+import json
 import lzma
 import math
 import os
 import struct
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from tokenize import TokenError
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
 from irleed._io.files import beside
+from irleed._io.text import name as shown_name
 from irleed._io.text import one_line, printable
 from irleed.errors import ConfigError, DataError
 
+EXPANSION = 100.0  # times its own size that a file may take; real recordings stay below 50
+ALWAYS = 1 << 28  # bytes that any file may take
+EPISODE = 1000  # bytes that an episode takes besides its arrays, while a data set is put together
+
+
+class Budget:
+    """Bytes that the arrays of one file, or of the files of one folder, may take in memory.
+
+    A reader calls `admit` for every file it opens, and `take` with the size that an array claims before it allocates
+    or decompresses it.
+    """
+
+    def __init__(self, expansion: float = EXPANSION) -> None:
+        self.expansion, self._size, self._taken = expansion, 0, 0
+
+    def admit(self, path: str | os.PathLike[str]) -> None:
+        """Add the size of one more file; a missing file is refused by its reader."""
+        with contextlib.suppress(OSError, ValueError):
+            self._size += Path(path).stat().st_size
+
+    @property
+    def left(self) -> int:
+        """Bytes that may still be taken."""
+        return max(ALWAYS, int(self.expansion * self._size)) - self._taken
+
+    def take(self, where: str | os.PathLike[str], size: int) -> None:
+        """Count `size` bytes; refuse them if fewer are left."""
+        if size > self.left:
+            got = f"{size + self._taken:,} bytes in memory from {self._size:,} on disk"
+            expected = f"at most {self.left + self._taken:,}"
+            remedy = "do not trust this file; if you do, raise the limit with --expansion"
+            raise DataError(printable(where), got=got, expected=expected, remedy=remedy)
+        self._taken += size
+
+
 HEAD = ("format", "version")
 
-# What zipfile, its decompressors and NumPy raise on bytes that are not what they should be.
+# What zipfile, its decompressors and NumPy raise on damaged files.
 CORRUPT = (
     zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, OSError, EOFError, ValueError, KeyError, IndexError,
     TypeError, SyntaxError, RuntimeError, MemoryError, OverflowError, TokenError,
@@ -41,7 +80,7 @@ HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.re
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-    """What a kind of file holds. Nothing but the arrays named here may be in one."""
+    """The arrays of a kind of file; others are refused."""
 
     format: str
     version: int  # the newest; older ones are read too
@@ -52,14 +91,14 @@ class Layout:
 
 
 def read_npz(
-    path: str | os.PathLike[str], layout: Layout, take: Callable[[str, int], object], without: tuple[str, ...] = ()
+    path: str | os.PathLike[str], layout: Layout, budget: Budget, without: tuple[str, ...] = ()
 ) -> dict[str, np.ndarray]:
     """The arrays of a file, without its `format` and `version`. Any failure is a `DataError` that names the file.
 
     **Arguments:**
 
     - `take`: called with the place and the bytes of each array before anything of it is decompressed, to refuse what is
-        too large, as `irleed.data.limits.Budget.take` does.
+        too large, as `irleed._io.arrays.Budget.take` does.
     - `without`: arrays that are neither read nor verified: they are for others to look at where they lie.
     """
     where = printable(path)
@@ -74,8 +113,9 @@ def read_npz(
             _refuse(where, "a device or pipe", "a file", "write it to a file first")
         if path.stat().st_size == 0:
             _refuse(where, "an empty file", expected, "write it again")
+        budget.admit(path)
         with path.open("rb") as stream:
-            return _read(stream, layout, where, take, without)
+            return _read(stream, layout, where, budget, without)
     except (OSError, ValueError) as error:  # no permission, a name too long, a zero byte in it
         got = f"an unreadable file ({one_line(error)})"
         _refuse(where, got, "a file that can be read", "check path and permissions")
@@ -84,7 +124,7 @@ def read_npz(
 def write_npz(
     path: str | os.PathLike[str], layout: Layout, arrays: Mapping[str, object], *, compress: bool = True
 ) -> None:
-    """Write `arrays`, leaving out those that are None, so that no reader ever sees half a file.
+    """Write those `arrays` that are not None, atomically.
 
     Without `compress` the file is larger, and written many times faster.
     """
@@ -113,11 +153,7 @@ def npy_header(stream: Any) -> tuple[tuple[int, ...], bool, np.dtype]:
 
 
 def _read(
-    stream: io.BufferedReader,
-    layout: Layout,
-    where: str,
-    take: Callable[[str, int], object],
-    without: tuple[str, ...],
+    stream: io.BufferedReader, layout: Layout, where: str, budget: Budget, without: tuple[str, ...]
 ) -> dict[str, np.ndarray]:
     """The arrays of an archive.
 
@@ -140,7 +176,7 @@ def _read(
         _foreign(found, layout, where)
     wanted = [name for name in known if name in found and name not in (*HEAD, *without)]
     for name in wanted:
-        take(f"{where}, {name}", size[name])
+        budget.take(f"{where}, {name}", size[name])
     arrays = {name: _array(archive, name, layout, where) for name in wanted}
     if _lost(archive, stream):
         _damaged("directory", where)
@@ -149,7 +185,7 @@ def _read(
 
 @contextlib.contextmanager
 def _damage(stream: io.BufferedReader, where: str) -> Iterator[None]:
-    """Turn what zipfile raises into one line."""
+    """Turn an error of zipfile into one line."""
     try:
         yield
     except CORRUPT as error:
@@ -162,7 +198,7 @@ def _damage(stream: io.BufferedReader, where: str) -> Iterator[None]:
 
 
 def _check_entries(archive: zipfile.ZipFile, stream: io.BufferedReader, where: str) -> None:
-    """Every entry is stored or deflated, says the same of itself in both places, and lies outside of all others."""
+    """Every entry is stored or deflated, has the same description in both headers, and overlaps no other."""
     end = 0
     for entry in sorted(archive.infolist(), key=lambda entry: entry.header_offset):
         if entry.compress_type not in METHODS or entry.flag_bits & 1:
@@ -183,7 +219,7 @@ def _check_entries(archive: zipfile.ZipFile, stream: io.BufferedReader, where: s
 
 
 def _lost(archive: zipfile.ZipFile, stream: io.BufferedReader) -> bool:
-    """Has the directory fewer entries than the archive's end record says? One wrong bit can hide the last ones."""
+    """Whether the directory has fewer entries than the end record says: one wrong bit can hide the last ones."""
     stream.seek(-(22 + len(archive.comment)), os.SEEK_END)  # the end record is 22 bytes and a comment
     return int.from_bytes(stream.read(12)[10:], "little") != len(archive.infolist())
 
@@ -193,7 +229,7 @@ def _damaged(name: str, where: str) -> NoReturn:
 
 
 def _check_head(archive: zipfile.ZipFile, layout: Layout, where: str) -> None:
-    """Is it ours, and of a version known here?"""
+    """Refuse other formats and newer versions."""
     kind, version = (_array(archive, name, layout, where) for name in HEAD)
     if kind.shape != () or kind.item() != layout.format:
         _refuse(f"{where}, format", one_line(kind), repr(layout.format), "check that this is the right file")
@@ -206,7 +242,7 @@ def _check_head(archive: zipfile.ZipFile, layout: Layout, where: str) -> None:
 
 
 def _array(archive: zipfile.ZipFile, name: str, layout: Layout, where: str) -> np.ndarray:
-    """An array, its checksum compared. zipfile reads no more bytes of an entry than it claims."""
+    """An array, its checksum verified. zipfile reads no more bytes of an entry than it claims."""
     try:
         with archive.open(f"{name}.npy") as stream:
             try:
@@ -222,7 +258,7 @@ def _array(archive: zipfile.ZipFile, name: str, layout: Layout, where: str) -> n
 
 
 def _values(stream: Any, size: int) -> np.ndarray:
-    """The array of an entry of so many bytes; no memory is set aside for more."""
+    """The array of an entry of `size` bytes; no memory is allocated for more."""
     shape, by_column, dtype = npy_header(stream)
     if dtype.hasobject:
         raise ValueError("Python objects")
@@ -238,7 +274,7 @@ def _values(stream: Any, size: int) -> np.ndarray:
         room[: len(content)] = content
         room = room[len(content) :]
     if dtype.kind == "U" and values.size and np.any(values.view(np.uint32) > MOST_CHARACTER):
-        raise ValueError("characters that are none")  # of which Python can make no text
+        raise ValueError("invalid characters")  # of which Python can make no text
     return values.reshape(shape, order="F" if by_column else "C")
 
 
@@ -252,7 +288,7 @@ def _unwritable(where: str, got: str, expected: str) -> NoReturn:
 
 
 def _foreign(found: list[str], layout: Layout, where: str) -> NoReturn:
-    """Names what is there, what should be, and the difference."""
+    """Refuse entries that do not match the layout, and name the difference."""
     known = HEAD + layout.required + layout.optional
     missing = [name for name in HEAD + layout.required if name not in found]
     unknown = [name for name in dict.fromkeys(found) if name not in known or found.count(name) > 1]
@@ -268,3 +304,112 @@ def _foreign(found: list[str], layout: Layout, where: str) -> NoReturn:
 
 def _listed(names: Iterable[str]) -> str:
     return one_line(", ".join(repr(name) for name in names), most=100)
+
+
+METADATA, OURS = "__metadata__", "irleed"
+MOST_HEADER = 1 << 20  # bytes; a policy's header has a few thousand
+MOST_AXES = 8
+TYPES = {"F32": np.dtype("<f4"), "F64": np.dtype("<f8")}
+
+
+class Tensor(NamedTuple):
+    """A tensor as its header describes it."""
+
+    dtype: np.dtype
+    shape: tuple[int, ...]
+    start: int  # byte in the file
+
+    @property
+    def size(self) -> int:
+        """Bytes of its numbers."""
+        return math.prod(self.shape) * self.dtype.itemsize
+
+
+@contextlib.contextmanager
+def refusing(path: str | os.PathLike[str], expected: str) -> Iterator[None]:
+    """Turn a ValueError or an error of the file system into one line that names the file."""
+    try:
+        yield
+    except (OSError, ValueError, RecursionError, MemoryError) as error:
+        remedy = "name another file, or copy it again"
+        got = one_line(error)
+        raise DataError(printable(path), got=got, expected=expected, remedy=remedy) from error
+
+
+def read_header(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """The metadata of irleed, empty if there is none, and the tensors by name; a `ValueError` if the header is wrong.
+
+    No tensor lies outside of the file, overlaps another, or has an axis of length 0.
+    """
+    path = Path(path)
+    if path.exists() and not path.is_file():  # reading a pipe might never end
+        raise ValueError("a folder, device or pipe")
+    with path.open("rb") as stream:
+        size = os.fstat(stream.fileno()).st_size
+        length = int.from_bytes(stream.read(8), "little")
+        if size < 8 or not 2 <= length <= min(MOST_HEADER, size - 8):
+            raise ValueError("a file without a safetensors header, or with half of one")
+        entries = _json(stream.read(length))
+    texts = entries.pop(METADATA, {})
+    if not isinstance(texts, dict) or not isinstance(texts.get(OURS, ""), str):
+        raise ValueError(f"a header with other things than texts in {METADATA}")
+    found = {name: _tensor(name, entry, 8 + length) for name, entry in entries.items()}
+    end = 8 + length
+    for tensor in sorted(found.values(), key=lambda tensor: tensor.start):
+        if tensor.start != end:
+            raise ValueError("tensors that overlap or leave gaps")
+        end += tensor.size
+    if end != size:
+        raise ValueError(f"{size} bytes, and a header that says {end}")
+    return _json(texts.get(OURS, "{}").encode()), found
+
+
+def read_arrays(path: str | os.PathLike[str], tensors: Mapping[str, Tensor]) -> dict[str, np.ndarray]:
+    """The numbers of tensors that `read_header` found."""
+    with Path(path).open("rb") as stream:
+        return {name: _tensor_array(stream, tensor) for name, tensor in tensors.items()}
+
+
+def _tensor_array(stream: Any, tensor: Tensor) -> np.ndarray:
+    stream.seek(tensor.start)
+    return np.fromfile(stream, tensor.dtype, math.prod(tensor.shape)).reshape(tensor.shape)
+
+
+def _json(text: bytes) -> dict[str, Any]:
+    """A JSON object without repeated names, which readers would resolve differently."""
+    found = json.loads(text.decode("utf-8"), object_pairs_hook=_once, parse_constant=_no_number)
+    if not isinstance(found, dict):
+        raise ValueError("a header that is no JSON object")
+    return found
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a header in which a name comes twice")
+    return found
+
+
+def _no_number(name: str) -> NoReturn:
+    raise ValueError(f"a header with the number {name}")
+
+
+def _tensor(name: str, entry: Any, start: int) -> Tensor:
+    """One entry of the header; its offsets are relative to the end of the header, byte `start`."""
+    where = f"tensor {shown_name(name)}"
+    if not isinstance(entry, dict) or set(entry) != {"dtype", "shape", "data_offsets"}:
+        raise ValueError(f"{where} without dtype, shape and data_offsets")
+    dtype, shape, place = entry["dtype"], entry["shape"], entry["data_offsets"]
+    if not isinstance(dtype, str) or dtype not in TYPES:
+        raise ValueError(f"{where} of type {one_line(dtype, 20)}, which is not one of {', '.join(TYPES)}")
+    if not _whole(shape) or len(shape) > MOST_AXES or not all(shape):
+        raise ValueError(f"{where} of shape {one_line(shape, 60)}")
+    found = Tensor(TYPES[dtype], tuple(shape), start + place[0] if _whole(place) and len(place) == 2 else -1)
+    if found.start < start or place[1] - place[0] != found.size:
+        raise ValueError(f"{where} of shape {one_line(shape, 60)} in bytes {one_line(place, 60)}")
+    return found
+
+
+def _whole(values: Any) -> bool:
+    """Whether it is a list of whole numbers from 0."""
+    return isinstance(values, list) and all(type(value) is int and value >= 0 for value in values)
