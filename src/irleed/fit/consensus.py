@@ -49,7 +49,7 @@ from irleed.fit.practice import Practice, practice
 ROUNDS, REPEATS = 3, 2
 MOST_ALONE, FOLDS = 8, 5  # up to so many demonstrators are left out one by one, more of them by folds
 MOST_VOTES = 50.0  # of a transition, in those of the average one
-LEAST_SAY = 0.02  # of a demonstrator, whatever their skill
+LEAST_SAY = 0.1  # skill of a demonstrator for their say, at least
 LEAST_SHARED = 1e-6  # weight of a transition where no other has been, or one alone
 SITUATIONS, MOST_FEATURES = 32, 64  # groups of observations, by so many numbers
 MOST_SITUATED, MOST_NUMBERS = 10_000, 1 << 24  # observations that groups are found by, and numbers in memory
