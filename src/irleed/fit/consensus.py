@@ -105,7 +105,7 @@ def consensus(
     realised = np.mean([each.realised for each in measured], 0)
     possible = np.mean([each.possible for each in measured], 0)
     of_episodes = _of_episodes(realised * shared, possible * shared, episode, data, together.skill)
-    return Consensus(together, say, votes * say[who], of_episodes, held, practised)
+    return Consensus(together, say, say[who], of_episodes, held, practised)
 
 
 def _say(found: statistics.Posterior) -> Float[np.ndarray, " D"]:
