@@ -20,6 +20,7 @@ along what improves; see `irleed.fit.practice`.
 
 import dataclasses
 from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -31,7 +32,9 @@ from irleed.algorithms.baselines.bc import BehaviourCloning
 from irleed.algorithms.iq import IQ_LEARN, OfflineIrleed
 from irleed.data.demonstrations import Demonstrations
 from irleed.data.transitions import Transitions, stack
+from irleed.envs.step import Actions, Bounds
 from irleed.fit import posterior as statistics
+from irleed.fit import vectors
 from irleed.fit.crossfit import (
     MOST_HELD,
     MOST_ROWS,
@@ -52,6 +55,13 @@ LEAST_SHARED = 1e-3  # weight of a transition where no other has been
 PRESENCE = {"hidden": (64, 64), "steps": 4_000, "batch_size": 128, "anneal_lr": False, "learning_rate": 2e-3}
 
 
+class Judge(NamedTuple):
+    """What is made of the actions of those whom a policy has not learnt from."""
+
+    see: Callable[..., Any]  # columns of rows, by an algorithm, parameters, observations and actions
+    measured: Callable[..., statistics.Measured]  # from these columns of all rows
+
+
 class Consensus(eqx.Module):
     """The others' judgement of D demonstrators and of their E episodes, and every transition's weight in a policy."""
 
@@ -69,7 +79,7 @@ def consensus(
     seen: Transitions,
     rows: Int[np.ndarray, " N"],
     algorithm: OfflineIrleed,
-    actions: int,
+    actions: Actions,
     told: Callable[[float], None] = lambda share: None,
 ) -> Consensus:
     """Judge everyone by what the others would do.
@@ -88,11 +98,14 @@ def consensus(
     votes, shared = _presence(presence_key, seen, held, count)
     told(0.15)
     learner = dataclasses.replace(algorithm, **IQ_LEARN, anneal_lr=False)
+    judge = Judge(_by_the_others, statistics.Measured)
+    if isinstance(actions, Bounds):
+        judge = Judge(vectors.seen, vectors.Measure(shared, who, recording, count))
     say, found, measured = np.ones(count), [], []
     for number, round_key in enumerate(round_keys):
         repeats = REPEATS if number == ROUNDS - 1 else 1
         weight = votes * say[who]
-        measured = _cross_fitted(round_key, learner, seen, weight, held, who, count, actions, repeats)
+        measured = _cross_fitted(round_key, learner, seen, weight, held, who, count, actions, repeats, judge)
         found = [statistics.evidence(each, shared, who, recording, count) for each in measured]
         say = _say(statistics.posterior(found))
         told(0.15 + 0.85 * (number + 1) / ROUNDS)
@@ -155,8 +168,9 @@ def _cross_fitted(
     held: Bool[np.ndarray, " N"],
     who: Int[np.ndarray, " N"],
     count: int,
-    actions: int,
+    actions: Actions,
     repeats: int,
+    judge: Judge,
 ) -> list[statistics.Measured]:
     """Of every transition, by a policy that has learnt from others alone: what it realises, could, and likelihoods."""
     fold_key, rows_key, train_key = jax.random.split(key, 3)
@@ -174,14 +188,19 @@ def _cross_fitted(
         scored.append(resampled_rows(held_key, others * held, MOST_HELD))
     given = [stack([taken(seen, rows) for rows in of_one_length(each)]) for each in (learnt, scored)]
     stopped = train_until_held_out(learner, jax.random.split(train_key, len(lanes)), given[0], given[1], actions, count)
-    measured = [statistics.Measured.empty(len(who)) for _ in fold]
+    places, found = ([[] for _ in fold] for _ in range(2))
     for lane, (repeat, number) in enumerate(lanes):
         own = np.flatnonzero(fold[repeat][who] == number)
         parameters = jax.tree.map(lambda leaf, lane=lane: leaf[lane], stopped.parameters)
         parts = _parts(np.asarray(seen.obs)[own], np.asarray(seen.action)[own])
-        columns = zip(*(_by_the_others(learner, parameters, *part) for part in parts), strict=True)
-        for whole, column in zip(vars(measured[repeat]).values(), columns, strict=True):
-            whole[own] = np.concatenate([np.asarray(each) for each in column])[: len(own)]
+        columns = zip(*(judge.see(learner, parameters, *part) for part in parts), strict=True)
+        places[repeat].append(own)
+        found[repeat].append([np.concatenate([np.asarray(each) for each in column])[: len(own)] for column in columns])
+    measured = []
+    for own, columns in zip(places, found, strict=True):
+        order = np.argsort(np.concatenate(own))
+        whole = [np.concatenate(column)[order].astype(float) for column in zip(*columns, strict=True)]
+        measured.append(judge.measured(*whole))
     return measured
 
 

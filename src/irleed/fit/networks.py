@@ -3,7 +3,6 @@
 import dataclasses
 import functools
 import time
-from typing import cast
 
 import jax
 import jax.numpy as jnp
@@ -86,10 +85,13 @@ def fit_networks(
     rows = some_of_everyone(seen) if large else np.arange(seen.transitions)
     data = Transitions.at(seen, rows)
     judged, learner = None, algorithm
-    if isinstance(algorithm, OfflineIrleed) and judged_by_others(algorithm, actions, seen.demonstrators):
+    if isinstance(algorithm, OfflineIrleed) and judged_by_others(algorithm, seen.demonstrators):
         judge_key, settle_key = jax.random.split(jax.random.fold_in(sample_key, 0))
-        judged = consensus(judge_key, seen, data, rows, algorithm, cast(int, actions))
-        learner = settled(settle_key, judged, data, algorithm, cast(int, actions), seen.demonstrators)
+        judged = consensus(judge_key, seen, data, rows, algorithm, actions)
+        if isinstance(actions, int):
+            learner = settled(settle_key, judged, data, algorithm, actions, seen.demonstrators)
+        else:
+            learner = vectors.settled(judged.posterior, algorithm)
     keys, given = jax.random.split(train_key, members), (actions, seen.demonstrators, progress, checkpointer)
     losses: list[tuple[int, np.ndarray]] = []
     if isinstance(learner, AbstractOffline) and large:
@@ -146,10 +148,10 @@ def resampled(key: Key, data: Demonstrations) -> Int[np.ndarray, " E"]:
     return order[first[owner] + (draw * count[owner]).astype(int)]
 
 
-def judged_by_others(algorithm: OfflineIrleed, actions: Actions, demonstrators: int) -> bool:
+def judged_by_others(algorithm: OfflineIrleed, demonstrators: int) -> bool:
     """Whether demonstrators are judged by what the others would do; see `irleed.fit.consensus`."""
     learns = algorithm.learns_precision and float(algorithm.temperature) == 1.0  # else values have another scale
-    return learns and isinstance(actions, int) and demonstrators > 1
+    return learns and demonstrators > 1
 
 
 def _weighed(

@@ -33,11 +33,6 @@ class Measured(eqx.Module):
     possible: Float[np.ndarray, " N"]  # how much better the best one is
     curve: Float[np.ndarray, "N G"]  # log probability of the action at each log precision of the grid
 
-    @classmethod
-    def empty(cls, count: int) -> "Measured":
-        """To be filled."""
-        return cls(np.zeros(count), np.zeros(count), np.zeros((count, len(GRID))))
-
 
 class Evidence(eqx.Module):
     """About D demonstrators, from one cross-fit."""

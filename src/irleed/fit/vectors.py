@@ -1,24 +1,108 @@
-"""What an ensemble says about demonstrators whose actions are vectors; see `irleed.model.residuals`."""
+r"""Demonstrators whose actions are vectors: skill by the others' policies, bias and gain by an ensemble's.
+
+With actions scaled to bounds from -1 to 1, $m(s)$ what a policy does that has learnt from others alone, $\gamma_i$ the
+demonstrator's tempo and $\sigma$ the spread of each entry, they are $d_t = |(a_t - \gamma_i m(s_t))/\sigma|^2$ off.
+Actions $a'$ of everyone, drawn regardless of the situation and scaled by a $c_i$ to the size of this demonstrator's,
+would be $r_t = E|(c_i a' - \gamma_i m(s_t))/\sigma|^2$ off. Skill is $\sum (r_t - d_t) / \sum r_t$: 1 for what the
+others would do, 0 as good as random, -1 for the opposite. Speed is no lack of it: the tempo is the multiple of $m$ in
+what they do, estimated as in `irleed.model.residuals`, but it is never negative. Offsets and turns are off.
+
+An entry that is a choice is off by the square of the difference between what was chosen and its probabilities (Brier),
+in multiples of how far the median demonstrator is. No entry counts as predictable to less than a tenth of its spread.
+"""
 
 import dataclasses
 import functools
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from scipy.special import logsumexp
 
-from irleed._typing import Array, Bool, Int
+from irleed._typing import Array, Bool, Float, Int
 from irleed.algorithms.iq import OfflineIrleed
 from irleed.data.demonstrations import Demonstrations
 from irleed.data.transitions import Transitions
 from irleed.envs.step import Bounds
 from irleed.fit.defaults import Algorithm
+from irleed.fit.posterior import GRID, Measured, Posterior
 from irleed.model.expertise import INTERVAL, Expertise
 from irleed.model.mixed import Mixed
-from irleed.model.residuals import Choices, Residuals, residuals
+from irleed.model.residuals import Choices, Residuals, residuals, tempo
 
 ROWS = 4096  # transitions in a batch
+FLOOR = 0.1  # of the spread of an entry: to this it can be predicted, at best
+
+
+class Measure(eqx.Module):
+    """What D demonstrators realise of what is possible, by predictions for N transitions that have not seen them."""
+
+    weight: Float[np.ndarray, " N"]
+    who: Int[np.ndarray, " N"]
+    episode: Int[np.ndarray, " N"]
+    count: int
+
+    def __call__(self, mean: Array, action: Array, counted: Array, *choices: Array) -> Measured:
+        """From the columns of `seen`."""
+        weight = self._effective()
+        realised, possible, curve = np.zeros(len(weight)), np.zeros(len(weight)), np.zeros((len(weight), len(GRID)))
+        if mean.shape[1]:
+            at = tempo(mean, action, counted * weight[:, None], self.who, self.episode, self.count)
+            gain, larger = at.gain[self.who, None], at.growth[self.who, None]
+            first = self._by_person(action, counted).mean(0)  # of the pool: everyone has one vote
+            own = self._by_person(action**2, counted)
+            second = own.mean(0)
+            level = np.maximum(at.level**2, FLOOR**2 * np.maximum(second - first**2, 1e-12))
+            size = np.sqrt((own / level).sum(1) / np.maximum((second / level).sum(), 1e-12))[self.who, None]
+            random = size**2 * second - 2 * size * gain * first * mean + (gain * mean) ** 2
+            off = (action - gain * mean) ** 2
+            realised += (counted * (random - off) / level).sum(1)
+            possible += (counted * random / level).sum(1)
+            square = (counted * off / level / larger**2).sum(1, keepdims=True)
+            curve += 0.5 * (counted.sum(1, keepdims=True) * GRID - np.exp(GRID) * square)
+        for log_probs, option in zip(choices[::2], choices[1::2], strict=True):
+            chance, chosen = np.exp(log_probs), np.eye(log_probs.shape[1])[np.rint(option).astype(int)]
+            often = self._by_person(chosen).mean(0)
+            off = ((chosen - chance) ** 2).sum(1)
+            random = 1 - 2 * chance @ often + (chance**2).sum(1)
+            level = float(np.median(self._by_person(off[:, None])))
+            level = max(level, FLOOR**2 * float(1 - (often**2).sum()), 1e-12)
+            realised += (random - off) / level
+            possible += random / level
+            curve += np.stack([_sharpened(log_probs, chosen, log_precision) for log_precision in GRID], 1)
+        return Measured(realised, possible, curve)
+
+    def _effective(self) -> Float[np.ndarray, " N"]:
+        """Weights that sum to each demonstrator's effective number of transitions."""
+        total, square = (np.bincount(self.who, each, self.count) for each in (self.weight, self.weight**2))
+        return self.weight * (total / square)[self.who]
+
+    def _by_person(self, values: Array, counted: Array | float = 1.0) -> Float[np.ndarray, "D K"]:
+        """Each one's mean; that of everyone where nothing of theirs counts."""
+        weight = np.broadcast_to(self.weight[:, None] * counted, values.shape)
+        columns = zip((weight * values).T, weight.T, strict=True)
+        sums = [[np.bincount(self.who, each, self.count) for each in pair] for pair in columns]
+        return np.stack([np.where(n > 0, x / np.maximum(n, 1e-12), x.sum() / max(n.sum(), 1e-12)) for x, n in sums], 1)
+
+
+def _sharpened(log_probs: Array, chosen: Array, log_precision: float) -> Float[np.ndarray, " N"]:
+    """The log probability of what was chosen, at a log precision."""
+    scaled = np.exp(log_precision) * log_probs
+    return (scaled * chosen).sum(1) - logsumexp(scaled, axis=1)
+
+
+def settled(judged: Posterior, algorithm: OfflineIrleed) -> OfflineIrleed:
+    """The algorithm with precisions held as judged: by a learning rate of 0, as transitions are weighed by them."""
+    log_precision = np.log(judged.precision(0.5)).astype(np.float32)
+    return dataclasses.replace(algorithm, held_log_precision=log_precision, precision_learning_rate=0.0)
+
+
+def seen(algorithm: OfflineIrleed, parameters: Any, obs: Array, action: Array) -> tuple[Array, ...]:
+    """What `_seen` gives, as one tuple: of numbers, then log probabilities and option of each choice."""
+    numbers, chances = _seen(algorithm, parameters, obs, action)
+    return (*numbers, *(column for pair in chances for column in pair))
 
 
 def judged(

@@ -61,7 +61,7 @@ class OfflineIrleed(AbstractOffline):
     - `bias_penalty`: the weight of $\epsilon_i^2$.
     - `bias_hidden`: the units of each hidden layer of the biases; None for biases linear in the observation.
     - `precision_exponent`: $k$ of the weights $\beta_i^k$ of transitions, with continuous actions.
-    - `held_log_precision`: log precision of each demonstrator, known before and not learnt; discrete actions only.
+    - `held_log_precision`: log precision of each demonstrator, known before: where learning starts.
     """
 
     hidden: tuple[int, ...] = eqx.field(static=True, default=(64, 64))
