@@ -138,7 +138,7 @@ def among(others: tuple[Operator, ...], odd: Operator) -> tuple[Operator, ...]:
     return (*others[:ODD], odd, *others[ODD:])
 
 
-UNEVEN = (Operator(0.05), Operator(0.1), Operator(0.2), Operator(0.4))
+UNEVEN = (Operator(0.05), Operator(0.1), Operator(0.15), Operator(0.25))
 TASKS: dict[Task, tuple[type, tuple[Operator, ...]]] = {
     "grasp": (
         Gripper,

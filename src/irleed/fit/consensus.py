@@ -26,8 +26,9 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from scipy.cluster.vq import kmeans2, vq
 
-from irleed._typing import Bool, Float, Int, Key
+from irleed._typing import Array, Bool, Float, Int, Key
 from irleed.algorithms.baselines.bc import BehaviourCloning
 from irleed.algorithms.iq import IQ_LEARN, OfflineIrleed
 from irleed.data.demonstrations import Demonstrations
@@ -52,6 +53,7 @@ MOST_ALONE, FOLDS = 8, 5  # up to so many demonstrators are left out one by one,
 MOST_VOTES = 50.0  # of a transition, in those of the average one
 LEAST_SAY = 0.02  # of a demonstrator, whatever their skill
 LEAST_SHARED = 1e-3  # weight of a transition where no other has been
+SITUATIONS, MOST_FEATURES, MOST_SITUATED = 32, 64, 10_000  # groups of observations, by so many numbers of so many
 PRESENCE = {"hidden": (64, 64), "steps": 4_000, "batch_size": 128, "anneal_lr": False, "learning_rate": 2e-3}
 
 
@@ -95,12 +97,14 @@ def consensus(
     count = data.demonstrators
     held = held_out(held_key, data)[rows]
     recording = data.recordings[episode]
-    votes, shared = _presence(presence_key, seen, held, count)
-    told(0.15)
-    learner = dataclasses.replace(algorithm, **IQ_LEARN, anneal_lr=False)
     judge = Judge(_by_the_others, statistics.Measured)
     if isinstance(actions, Bounds):
+        votes, shared = vectors.presence(situations(seen.obs), who, count)
         judge = Judge(vectors.seen, vectors.Measure(shared, who, recording, count))
+    else:
+        votes, shared = _presence(presence_key, seen, held, count)
+    told(0.15)
+    learner = dataclasses.replace(algorithm, **IQ_LEARN, anneal_lr=False)
     say, found, measured = np.ones(count), [], []
     for number, round_key in enumerate(round_keys):
         repeats = REPEATS if number == ROUNDS - 1 else 1
@@ -120,6 +124,26 @@ def consensus(
 
 def _say(found: statistics.Posterior) -> Float[np.ndarray, " D"]:
     return np.maximum(found.skill, LEAST_SAY) ** 2
+
+
+def situations(obs: Array) -> Int[np.ndarray, " N"]:
+    """Which group of similar observations each one belongs to (k-means of standardised numbers)."""
+    rng, flat = np.random.default_rng(0), np.asarray(obs).reshape(len(obs), -1)
+    some = flat[np.sort(rng.choice(len(flat), min(len(flat), MOST_SITUATED), replace=False))].astype(float)
+    middle, spread = some.mean(0), some.std(0)
+    varies = np.flatnonzero(spread > 1e-9 * np.abs(middle) + 1e-12)
+    if not varies.size:
+        return np.zeros(len(flat), int)
+    turned = np.eye(varies.size)
+    if varies.size > MOST_FEATURES:
+        turned = rng.normal(size=(varies.size, MOST_FEATURES)) / np.sqrt(MOST_FEATURES)
+
+    def described(rows: np.ndarray) -> np.ndarray:
+        return np.clip((rows[:, varies] - middle[varies]) / spread[varies], -5, 5) @ turned
+
+    centres, _ = kmeans2(described(some), min(SITUATIONS, len(some)), minit="++", rng=rng)
+    parts = np.array_split(flat, max(1, len(flat) // MOST_SITUATED))
+    return np.concatenate([vq(described(part), centres)[0] for part in parts])
 
 
 def _presence(

@@ -33,6 +33,9 @@ from irleed.model.mixed import Mixed
 from irleed.model.residuals import Choices, Residuals, residuals, tempo
 
 ROWS = 4096  # transitions in a batch
+MOST_VOTES = 4.0  # of a transition, in those of the average one
+EQUAL = 100.0  # transitions of everyone's that each one's frequencies of situations are drawn to
+LEAST_SHARED = 1e-3  # weight of a transition where no other has been
 FLOOR = 0.1  # of the spread of an entry: to this it can be predicted, at best
 
 
@@ -85,6 +88,28 @@ class Measure(eqx.Module):
         columns = zip((weight * values).T, weight.T, strict=True)
         sums = [[np.bincount(self.who, each, self.count) for each in pair] for pair in columns]
         return np.stack([np.where(n > 0, x / np.maximum(n, 1e-12), x.sum() / max(n.sum(), 1e-12)) for x, n in sums], 1)
+
+
+def presence(
+    situation: Int[np.ndarray, " N"], who: Int[np.ndarray, " N"], count: int
+) -> tuple[Float[np.ndarray, " N"], Float[np.ndarray, " N"]]:
+    r"""Votes of each transition, and its weight in the judgement of its demonstrator, by where people have been.
+
+    In every situation, whoever has been there has one vote: a transition counts by $1 / p(i|s)$ over the number of
+    transitions of its demonstrator, within limits. They are judged where several others have been.
+    """
+    often = np.zeros((situation.max() + 1, count))
+    np.add.at(often, (situation, who), 1)
+    number = often.sum(0)
+    share = (often + EQUAL * often.sum(1, keepdims=True) / len(who)) / (number + EQUAL)
+    share /= share.sum(1, keepdims=True)
+    own = share[situation, who]
+    average = count / len(who)
+    votes = np.minimum(1 / (count * own * number[who]), MOST_VOTES * average)
+    rest = share.sum(1) - share.T  # of all others
+    effective = rest**2 / np.maximum((share**2).sum(1) - share.T**2, 1e-12)
+    shared = np.clip((effective[who, situation] - 1) / max(count - 2, 1), 0, 1) ** 2 if count > 2 else 1.0
+    return votes, LEAST_SHARED + (1 - own) * shared
 
 
 def _sharpened(log_probs: Array, chosen: Array, log_precision: float) -> Float[np.ndarray, " N"]:

@@ -78,7 +78,7 @@ class OfflineIrleed(AbstractOffline):
     bias_scale: Scalar = 1.0
     bias_penalty: Scalar = 0.01
     bias_hidden: tuple[int, ...] | None = eqx.field(static=True, default=None)
-    precision_exponent: Scalar = 2.0
+    precision_exponent: Scalar = 1.0
     held_log_precision: Float[Array, " D"] | None = None
 
     @classmethod
