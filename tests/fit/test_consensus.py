@@ -9,8 +9,9 @@ import pytest
 from irleed.algorithms.iq import OfflineIrleed
 from irleed.data import Demonstrations, Episode
 from irleed.data.transitions import Transitions
-from irleed.fit.consensus import _cross_fitted, consensus, settled
+from irleed.fit.consensus import Judge, _by_the_others, _cross_fitted, consensus, settled
 from irleed.fit.crossfit import held_out, resampled_rows
+from irleed.fit.posterior import Measured
 
 pytestmark = pytest.mark.optax
 SMALL = OfflineIrleed(hidden=(16,), steps=2_000, batch_size=32, learning_rate=3e-3)
@@ -75,7 +76,8 @@ def test_the_policy_that_judges_someone_has_not_seen_their_actions():
 
     def possible(action):
         other = dataclasses.replace(seen, action=action)
-        return _cross_fitted(jax.random.key(2), small, other, np.ones(len(who)), held, who, 3, 2, 1)[0].possible
+        judge = Judge(_by_the_others, Measured, lambda found: found.skill)
+        return _cross_fitted(jax.random.key(2), small, other, np.ones(len(who)), held, who, 3, 2, 1, judge)[0].possible
 
     before, after = (possible(np.where(who == 0, change, seen.action).astype(np.int32)) for change in (0, 1))
     np.testing.assert_array_equal(before[who == 0], after[who == 0])

@@ -62,6 +62,7 @@ class Judge(NamedTuple):
 
     see: Callable[..., Any]  # columns of rows, by an algorithm, parameters, observations and actions
     measured: Callable[..., statistics.Measured]  # from these columns of all rows
+    say: Callable[[statistics.Posterior], Float[np.ndarray, " D"]]  # of each in the next round
 
 
 class Consensus(eqx.Module):
@@ -97,10 +98,10 @@ def consensus(
     count = data.demonstrators
     held = held_out(held_key, data)[rows]
     recording = data.recordings[episode]
-    judge = Judge(_by_the_others, statistics.Measured)
+    judge = Judge(_by_the_others, statistics.Measured, _say)
     if isinstance(actions, Bounds):
         votes, shared = vectors.presence(situations(seen.obs), who, count)
-        judge = Judge(vectors.seen, vectors.Measure(shared, who, recording, count))
+        judge = Judge(vectors.seen, vectors.Measure(shared, who, recording, count), vectors.say)
     else:
         votes, shared = _presence(presence_key, seen, held, count)
     told(0.15)
@@ -111,7 +112,7 @@ def consensus(
         weight = votes * say[who]
         measured = _cross_fitted(round_key, learner, seen, weight, held, who, count, actions, repeats, judge)
         found = [statistics.evidence(each, shared, who, recording, count) for each in measured]
-        say = _say(statistics.posterior(found))
+        say = judge.say(statistics.posterior(found))
         told(0.15 + 0.85 * (number + 1) / ROUNDS)
     agreed, practised = statistics.posterior(found), practice(data)
     together = agreed if practised is None else practised.beside(agreed)

@@ -34,7 +34,7 @@ from irleed.model.residuals import Choices, Residuals, residuals, tempo
 
 ROWS = 4096  # transitions in a batch
 MOST_VOTES = 4.0  # of a transition, in those of the average one
-EQUAL = 100.0  # transitions of everyone's that each one's frequencies of situations are drawn to
+EQUAL = 30.0  # transitions of everyone's that each one's frequencies of situations are drawn to
 LEAST_SHARED = 1e-3  # weight of a transition where no other has been
 FLOOR = 0.1  # of the spread of an entry: to this it can be predicted, at best
 
@@ -110,6 +110,14 @@ def presence(
     effective = rest**2 / np.maximum((share**2).sum(1) - share.T**2, 1e-12)
     shared = np.clip((effective[who, situation] - 1) / max(count - 2, 1), 0, 1) ** 2 if count > 2 else 1.0
     return votes, LEAST_SHARED + (1 - own) * shared
+
+
+def say(found: Posterior) -> Float[np.ndarray, " D"]:
+    """Of each in the next round: less for the opposite than for the random, even where nobody agrees with others yet.
+
+    Whoever does the opposite can mislead the policies of a first round so far that nobody has skill above 0.
+    """
+    return ((1 + np.clip(found.skill, -1, 1)) / 2) ** 4
 
 
 def _sharpened(log_probs: Array, chosen: Array, log_precision: float) -> Float[np.ndarray, " N"]:
