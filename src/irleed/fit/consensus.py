@@ -14,6 +14,8 @@ counts by the inverse of the probability $p(i|s)$ that a classifier gives its de
 demonstrator is judged where at least some of the others have been: by the effective number of others,
 $K(s) = 1 / \sum_{j \ne i} p(j|s)^2$. A second round weighs everyone's votes by their skill.
 
+Where actions are vectors, `irleed.fit.vectors` says what is compared, and who has how many votes.
+
 To agree with others is not all of skill. Where people improve with practice, skill also counts how far they have come
 along what improves; see `irleed.fit.practice`.
 """

@@ -49,33 +49,35 @@ class Measure(eqx.Module):
 
     def __call__(self, mean: Array, action: Array, counted: Array, *choices: Array) -> Measured:
         """From the columns of `seen`."""
-        weight = self._effective()
-        realised, possible, curve = np.zeros(len(weight)), np.zeros(len(weight)), np.zeros((len(weight), len(GRID)))
-        if mean.shape[1]:
-            at = tempo(mean, action, counted * weight[:, None], self.who, self.episode, self.count)
-            gain, larger = at.gain[self.who, None], at.growth[self.who, None]
-            first = self._by_person(action, counted).mean(0)  # of the pool: everyone has one vote
-            own = self._by_person(action**2, counted)
-            second = own.mean(0)
-            level = np.maximum(at.level**2, FLOOR**2 * np.maximum(second - first**2, 1e-12))
-            size = np.sqrt((own / level).sum(1) / np.maximum((second / level).sum(), 1e-12))[self.who, None]
-            random = size**2 * second - 2 * size * gain * first * mean + (gain * mean) ** 2
-            off = (action - gain * mean) ** 2
-            realised += (counted * (random - off) / level).sum(1)
-            possible += (counted * random / level).sum(1)
-            square = (counted * off / level / larger**2).sum(1, keepdims=True)
-            curve += 0.5 * (counted.sum(1, keepdims=True) * GRID - np.exp(GRID) * square)
-        for log_probs, option in zip(choices[::2], choices[1::2], strict=True):
-            chance, chosen = np.exp(log_probs), np.eye(log_probs.shape[1])[np.rint(option).astype(int)]
-            often = self._by_person(chosen).mean(0)
-            off = ((chosen - chance) ** 2).sum(1)
-            random = 1 - 2 * chance @ often + (chance**2).sum(1)
-            level = float(np.median(self._by_person(off[:, None])))
-            level = max(level, FLOOR**2 * float(1 - (often**2).sum()), 1e-12)
-            realised += (random - off) / level
-            possible += random / level
-            curve += np.stack([_sharpened(log_probs, chosen, log_precision) for log_precision in GRID], 1)
-        return Measured(realised, possible, curve)
+        parts = [self._choice(*pair) for pair in zip(choices[::2], choices[1::2], strict=True)]
+        parts += [self._numbers(mean, action, counted)] if mean.shape[1] else []
+        return Measured(*(np.sum(each, 0) for each in zip(*parts, strict=True)))
+
+    def _numbers(self, mean: Array, action: Array, counted: Array) -> tuple[Array, Array, Array]:
+        """Realised, possible and the likelihood of precisions, by all entries that are numbers."""
+        at = tempo(mean, action, counted * self._effective()[:, None], self.who, self.episode, self.count)
+        gain, growth = at.gain[self.who, None], at.growth[self.who, None]
+        first = self._by_person(action, counted).mean(0)  # of the pool: everyone has one vote
+        own = self._by_person(action**2, counted)
+        second = own.mean(0)
+        level = np.maximum(at.level**2, FLOOR**2 * np.maximum(second - first**2, 1e-12))
+        size = np.sqrt((own / level).sum(1) / np.maximum((second / level).sum(), 1e-12))[self.who, None]
+        random = size**2 * second - 2 * size * gain * first * mean + (gain * mean) ** 2
+        off = (action - gain * mean) ** 2
+        realised, possible = ((counted * each / level).sum(1) for each in (random - off, random))
+        square = (counted * off / level / growth**2).sum(1, keepdims=True)
+        return realised, possible, 0.5 * (counted.sum(1, keepdims=True) * GRID - np.exp(GRID) * square)
+
+    def _choice(self, log_probs: Array, option: Array) -> tuple[Array, Array, Array]:
+        """The same by an entry that chooses."""
+        chance, chosen = np.exp(log_probs), np.eye(log_probs.shape[1])[np.rint(option).astype(int)]
+        often = self._by_person(chosen).mean(0)
+        off = ((chosen - chance) ** 2).sum(1)
+        random = 1 - 2 * chance @ often + (chance**2).sum(1)
+        level = float(np.median(self._by_person(off[:, None])))
+        level = max(level, FLOOR**2 * float(1 - (often**2).sum()), 1e-12)
+        curve = np.stack([_sharpened(log_probs, chosen, log_precision) for log_precision in GRID], 1)
+        return (random - off) / level, random / level, curve
 
     def _effective(self) -> Float[np.ndarray, " N"]:
         """Weights that sum to each demonstrator's effective number of transitions."""

@@ -1,4 +1,4 @@
-r"""Everyone's precision and bias from how their actions differ from those of a shared policy.
+r"""Everyone's bias, gain and precision from how their actions differ from those of a shared policy.
 
 With actions scaled to bounds from -1 to 1, $m(s)$ what the shared policy does and Gaussian noise $\xi$, demonstrator
 $i$ does $m + W_i m + b_i + \sigma\xi/\sqrt{\beta_i}$: a linear function of what the shared policy does, so that it is
