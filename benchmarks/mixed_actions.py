@@ -12,7 +12,7 @@
 - `alike`: five operators of a point mass who are equally good.
 
 Prints one line for every seed and a summary. The policy acts by its greedy actions. In tasks with an odd operator, that
-is number 2.
+is number 2; `without` is the success of a policy that is fitted to the others alone.
 """
 
 from dataclasses import dataclass, replace
@@ -235,12 +235,13 @@ def measured(task: Task, seed: int, settings: Settings) -> dict[str, Any]:
         cloned = fit_networks(data, BehaviourCloning.continuous(steps=settings.steps), **of)
         facts["cloning"] = success(task, cloned, seed, settings.rollouts)
     if task == "speed":
-        known = [name for name in ("precision", "skill") if getattr(found, name) is not None]
-        facts |= {f"{each} with speed": spearman(getattr(found, each), SPEEDS) for each in known}
+        facts |= {f"{each} with speed": spearman(getattr(found, each), SPEEDS) for each in ("precision", "skill")}
     if task in ("turn", "arm"):
         facts |= {"most biased": int(np.argmax(found.bias)) == ODD, "first": found.ranking[0] == name}
     if task in ("opposite", "stray", "random"):
-        facts["last"] = found.ranking[-1] == name
+        others = data.take(np.flatnonzero(data.owner != data.names.index(name)))
+        without = fit_networks(others, OfflineIrleed.continuous(steps=settings.steps), **of)
+        facts |= {"last": found.ranking[-1] == name, "without": success(task, without, seed, settings.rollouts)}
     if task == "alike":
         facts["effective share"] = curate(data, fit).effective_episodes / data.episodes
     estimates = {name: getattr(found, name) for name in ESTIMATES}
