@@ -59,8 +59,8 @@ def fit_networks(
     demonstrator adds to the shared values where they acted, over that of the shared values (both relative to their mean
     over actions: what does not depend on the action changes no choice), and for continuous actions how far their mean
     is off, in spreads of the shared policy; `log_likelihood` the members' mean; `weight` the share in the sum of
-    precision times transitions. Offline IRLEED with two demonstrators or more has skill and precision by policies learnt
-    from the others, and `weight` is each one's say, see `irleed.fit.consensus`.
+    precision times transitions. Offline IRLEED with two demonstrators or more has skill and precision by policies
+    learnt from the others, and `weight` is each one's say, see `irleed.fit.consensus`.
 
     **Arguments:**
 
