@@ -5,12 +5,18 @@
 - `speed`: six operators of a point mass who differ in speed alone, with noise in proportion to it.
 - `turn`: five operators of a point mass, one of whom steers 6 degrees to the left.
 - `arm`: five operators of two joints that are told angles, one of whom is 6 degrees off in the first.
+- `opposite`: five operators of a point mass, one of whom does the opposite of the best action; `stray`: the same with
+  two of his episodes among fifty.
+- `random`: five operators of a point mass, one of whom acts uniformly at random.
+- `few`: five operators of a point mass, of one of whom there are ten transitions.
+- `alike`: five operators of a point mass who are equally good.
 
-Prints one line for every seed and a summary. The policy acts by its greedy actions.
+Prints one line for every seed and a summary. The policy acts by its greedy actions. In tasks with an odd operator, that
+is number 2; `without` is the success of a policy that is fitted to the others alone.
 """
 
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from typing import Any, Literal, get_args
 
 import numpy as np
 import tyro
@@ -18,12 +24,15 @@ from scipy.stats import spearmanr
 
 from irleed.algorithms.baselines import BehaviourCloning
 from irleed.algorithms.iq import OfflineIrleed
+from irleed.analysis.curation import curate
 from irleed.data import Demonstrations, Episode
 from irleed.fit.networks import fit_networks
 from irleed.fit.result import Fit
 
-Task = Literal["grasp", "speed", "turn", "arm"]
+Task = Literal["grasp", "speed", "turn", "arm", "opposite", "stray", "random", "few", "alike"]
+ESTIMATES = ("skill", "skill_low", "skill_high", "precision", "bias", "gain")
 SPEEDS = (0.5, 0.7, 0.9, 1.1, 1.4, 1.8)
+ODD = 2  # the number of whoever is unlike the others
 REACH, GRASP, SLOWS, LIFTED = 0.06, 0.07, 0.15, 0.0  # distances
 
 
@@ -36,9 +45,14 @@ class Operator:
     turn: float = 0.0  # degrees
     offset: float = 0.0  # in the first entry
     slip: float = 0.0  # how often the gripper does the opposite
+    random: bool = False  # acts uniformly at random
+    episodes: int | None = None  # of the data set's
+    transitions: int | None = None  # of which these come first
 
     def act(self, generator: np.random.Generator, best: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
         """What they do instead, within the bounds; the third entry, if there is one, is a gripper's."""
+        if self.random:
+            return generator.uniform(low, high, best.shape)
         angle, unit = np.radians(self.turn), 0.5 * (high - low)[:2]
         turned = best[:, :2] @ np.array([[np.cos(angle), np.sin(angle)], [-np.sin(angle), np.cos(angle)]])
         moved = self.speed * (turned + unit * self.noise * generator.normal(size=turned.shape))
@@ -119,6 +133,12 @@ class Arm:
         self.done |= self.held >= 5
 
 
+def among(others: tuple[Operator, ...], odd: Operator) -> tuple[Operator, ...]:
+    """Operators of whom number 2 is odd."""
+    return (*others[:ODD], odd, *others[ODD:])
+
+
+UNEVEN = (Operator(0.05), Operator(0.1), Operator(0.15), Operator(0.25))
 TASKS: dict[Task, tuple[type, tuple[Operator, ...]]] = {
     "grasp": (
         Gripper,
@@ -134,6 +154,11 @@ TASKS: dict[Task, tuple[type, tuple[Operator, ...]]] = {
     "speed": (PointMass, tuple(Operator(0.1, speed=speed) for speed in SPEEDS)),
     "turn": (PointMass, (Operator(0.05), Operator(0.05), Operator(0.05, turn=6), Operator(0.05), Operator(0.05))),
     "arm": (Arm, (Operator(0.01), Operator(0.01), Operator(0.01, offset=6), Operator(0.01), Operator(0.01))),
+    "opposite": (PointMass, among(UNEVEN, Operator(0.05, speed=-1))),
+    "stray": (PointMass, among(tuple(replace(own, episodes=12) for own in UNEVEN), Operator(0.05, -1, episodes=2))),
+    "random": (PointMass, among(UNEVEN, Operator(0.05, random=True))),
+    "few": (PointMass, among(UNEVEN, Operator(0.1, transitions=10))),
+    "alike": (PointMass, (Operator(0.1),) * 5),
 }
 
 
@@ -141,7 +166,7 @@ TASKS: dict[Task, tuple[type, tuple[Operator, ...]]] = {
 class Settings:
     """What IRLEED makes of operators of uneven skill."""
 
-    tasks: tuple[Task, ...] = ("grasp", "speed", "turn", "arm")
+    tasks: tuple[Task, ...] = get_args(Task)
     """Which tasks."""
     seeds: int = 5
     """Data sets of each."""
@@ -172,7 +197,8 @@ def demonstrations(task: Task, seed: int, episodes: int) -> Demonstrations:
     make, operators = TASKS[task]
     generator, found = np.random.default_rng(seed), []
     for number, operator in enumerate(operators):
-        env = make(generator, episodes)
+        count, left = operator.episodes or episodes, operator.transitions or episodes * make.limit
+        env = make(generator, count)
         seen, done, over = [env.observe()], [], [env.done.copy()]
         for _ in range(env.limit):
             done.append(operator.act(generator, env.best(), env.low, env.high))
@@ -180,10 +206,12 @@ def demonstrations(task: Task, seed: int, episodes: int) -> Demonstrations:
             seen.append(env.observe())
             over.append(env.done.copy())
         obs, action = np.float32(np.stack(seen, 1)), np.float32(np.stack(done, 1))
-        for episode in range(episodes):
+        for episode in range(count):
             last = int(np.argmax(np.array(over)[:, episode])) if env.done[episode] else env.limit
-            ended = bool(env.done[episode])
-            found.append(Episode(obs[episode, : last + 1], action[episode, :last], ended, f"operator {number}"))
+            ended, last = bool(env.done[episode]) and last <= left, min(last, left)
+            if last > 0:
+                found.append(Episode(obs[episode, : last + 1], action[episode, :last], ended, f"operator {number}"))
+            left -= last
     return Demonstrations.from_episodes(found)
 
 
@@ -199,16 +227,30 @@ def measured(task: Task, seed: int, settings: Settings) -> dict[str, Any]:
     """The figures of one data set."""
     data, of = demonstrations(task, seed, settings.episodes), {"members": settings.members, "seed": seed}
     fit = fit_networks(data, OfflineIrleed.continuous(steps=settings.steps), **of)
-    found = fit.expertise
+    found, name = fit.expertise, f"operator {ODD}"
+    episodes = list(enumerate(np.bincount(data.owner)))
     facts: dict[str, Any] = {"success": success(task, fit, seed, settings.rollouts)}
+    facts["best operator"] = max(float(data.terminated[data.demonstrator == who].sum()) / own for who, own in episodes)
     if task == "grasp":
         cloned = fit_networks(data, BehaviourCloning.continuous(steps=settings.steps), **of)
         facts["cloning"] = success(task, cloned, seed, settings.rollouts)
     if task == "speed":
-        facts["spearman"] = float(spearmanr(found.precision, SPEEDS).statistic)
+        facts |= {f"{each} with speed": spearman(getattr(found, each), SPEEDS) for each in ("precision", "skill")}
     if task in ("turn", "arm"):
-        facts |= {"most biased": int(np.argmax(found.bias)) == 2, "first": found.ranking[0] == "operator 2"}
-    return facts | {"precision": np.round(found.precision, 2).tolist(), "bias": np.round(found.bias, 2).tolist()}
+        facts |= {"most biased": int(np.argmax(found.bias)) == ODD, "first": found.ranking[0] == name}
+    if task in ("opposite", "stray", "random"):
+        others = data.take(np.flatnonzero(data.owner != data.names.index(name)))
+        without = fit_networks(others, OfflineIrleed.continuous(steps=settings.steps), **of)
+        facts |= {"last": found.ranking[-1] == name, "without": success(task, without, seed, settings.rollouts)}
+    if task == "alike":
+        facts["effective share"] = curate(data, fit).effective_episodes / data.episodes
+    estimates = {name: getattr(found, name) for name in ESTIMATES}
+    return facts | {name: np.round(value, 2).tolist() for name, value in estimates.items() if value is not None}
+
+
+def spearman(found: np.ndarray, truth: tuple[float, ...]) -> float:
+    """The rank correlation."""
+    return float(spearmanr(found, truth).statistic)
 
 
 def main(settings: Settings) -> None:
@@ -218,7 +260,7 @@ def main(settings: Settings) -> None:
         for seed in range(settings.seeds):
             rows.append(measured(task, seed, settings))
             print(task, seed, ", ".join(f"{name} {value}" for name, value in rows[-1].items()), flush=True)
-        means = {name: np.mean([row[name] for row in rows]) for name in rows[0] if name not in ("precision", "bias")}
+        means = {name: np.mean([row[name] for row in rows]) for name in rows[0] if name not in ESTIMATES}
         print(task, "mean", ", ".join(f"{name} {value:.2f}" for name, value in means.items()), flush=True)
 
 

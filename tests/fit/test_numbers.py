@@ -21,7 +21,7 @@ from irleed.rollout import HostBackend
 pytestmark = pytest.mark.optax
 
 SPREADS = {"a": 0.05, "b": 0.15, "c": 0.4, "d": 1.0}
-STEERED = OfflineIrleed.continuous(hidden=(16,), steps=800, learning_rate=5e-3, precision_learning_rate=2e-2)
+STEERED = OfflineIrleed.continuous(hidden=(32,), steps=2_000, learning_rate=3e-3, precision_learning_rate=2e-2)
 CHOSEN = OfflineIrleed(hidden=(16,), steps=600, learning_rate=5e-3, precision_learning_rate=2e-2)
 
 

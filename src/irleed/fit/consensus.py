@@ -15,12 +15,15 @@ demonstrator is judged where at least some of the others have been: by the effec
 $K(s) = 1 / \sum_{j \ne i} p(j|s)^2$. Two more rounds weigh everyone's votes by their skill less its deviation: whose
 skill is uncertain has little to say.
 
+Where actions are vectors, `irleed.fit.vectors` says what is compared, and who has how many votes.
+
 To agree with others is not all of skill. Where people improve with practice, skill also counts how far they have come
 along what improves; see `irleed.fit.practice`.
 """
 
 import dataclasses
 from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -33,7 +36,9 @@ from irleed.algorithms.baselines.bc import BehaviourCloning
 from irleed.algorithms.iq import IQ_LEARN, OfflineIrleed
 from irleed.data.demonstrations import Demonstrations
 from irleed.data.transitions import Transitions, stack
+from irleed.envs.step import Actions, Bounds
 from irleed.fit import posterior as statistics
+from irleed.fit import vectors
 from irleed.fit.crossfit import (
     MOST_HELD,
     MOST_ROWS,
@@ -56,12 +61,19 @@ MOST_SITUATED, MOST_NUMBERS = 10_000, 1 << 24  # observations that groups are fo
 PRESENCE = {"hidden": (64, 64), "steps": 4_000, "batch_size": 128, "anneal_lr": False, "learning_rate": 2e-3}
 
 
+class Judge(NamedTuple):
+    """What is made of the actions of those whom a policy has not learnt from."""
+
+    see: Callable[..., Any]  # columns of rows, by an algorithm, parameters, observations and actions
+    measured: Callable[..., statistics.Measured]  # from these columns of all rows
+    say: Callable[[statistics.Posterior], Float[np.ndarray, " D"]]  # of each in the next round
+
+
 class Consensus(eqx.Module):
-    """The others' judgement of D demonstrators and of their E episodes, and every transition's weight in a policy."""
+    """The others' judgement of D demonstrators and of their E episodes."""
 
     posterior: statistics.Posterior
-    say: Float[np.ndarray, " D"]  # of each in the shared policy
-    weight: Float[np.ndarray, " N"]  # of each transition that was looked at
+    say: Float[np.ndarray, " D"]  # the weight of each one's transitions in the shared policy
     episode_skill: Float[np.ndarray, " E"]
     held: Bool[np.ndarray, " N"]  # out, to stop the training
     practice: Practice | None  # what the order in which people did things says besides
@@ -73,8 +85,8 @@ def consensus(
     seen: Transitions,
     rows: Int[np.ndarray, " N"],
     algorithm: OfflineIrleed,
-    actions: int,
-    told: Callable[[float], None] = lambda share: None,
+    actions: Actions,
+    progress: Callable[[float], None] = lambda share: None,
 ) -> Consensus:
     """Judge everyone by what the others would do.
 
@@ -82,30 +94,36 @@ def consensus(
 
     - `seen`, `rows`: the transitions to look at, and their numbers in the data.
     - `algorithm`: whose values are learnt, with precision 1 and bias 0.
-    - `told`: called with the share of the work that is done.
+    - `progress`: called with the share of the work that is done.
     """
     held_key, presence_key, *round_keys = jax.random.split(key, 2 + ROUNDS)
     who, episode = np.asarray(seen.demonstrator), np.asarray(data.episode)[rows]
     count = data.demonstrators
     held = held_out(held_key, data)[rows]
     recording = data.recordings[episode]
-    votes, shared = _presence(presence_key, seen, held, count)
-    told(0.15)
+    situation = situations(seen.obs)
+    judge = Judge(_by_the_others, statistics.Measured, _say)
+    if isinstance(actions, Bounds):
+        votes, shared = vectors.presence(situation, who, count)
+        judge = Judge(vectors.seen, vectors.Measure(shared, who, recording, count), vectors.say)
+    else:
+        votes, shared = _presence(presence_key, seen, held, count)
+    progress(0.15)
     learner = dataclasses.replace(algorithm, **IQ_LEARN, anneal_lr=False)
-    groups = recording, situations(seen.obs)
+    groups = recording, situation
     say, found, measured = np.ones(count), [], []
     for number, round_key in enumerate(round_keys):
-        measured = _cross_fitted(round_key, learner, seen, votes * say[who], held, count, actions)
+        measured = _cross_fitted(round_key, learner, seen, votes * say[who], held, count, actions, judge)
         found = [statistics.evidence(each, shared, who, groups, count) for each in measured]
-        say = _say(statistics.posterior(found))
-        told(0.15 + 0.85 * (number + 1) / ROUNDS)
+        say = judge.say(statistics.posterior(found))
+        progress(0.15 + 0.85 * (number + 1) / ROUNDS)
     agreed, practised = statistics.posterior(found), practice(data)
     together = agreed if practised is None else practised.beside(agreed)
     say = _say(together)
     realised = np.mean([each.realised for each in measured], 0)
     possible = np.mean([each.possible for each in measured], 0)
     of_episodes = _of_episodes(realised * shared, possible * shared, episode, data, together.skill)
-    return Consensus(together, say, say[who], of_episodes, held, practised)
+    return Consensus(together, say, of_episodes, held, practised)
 
 
 def _say(found: statistics.Posterior) -> Float[np.ndarray, " D"]:
@@ -178,7 +196,8 @@ def _cross_fitted(
     weight: Float[np.ndarray, " N"],
     held: Bool[np.ndarray, " N"],
     count: int,
-    actions: int,
+    actions: Actions,
+    judge: Judge,
 ) -> list[statistics.Measured]:
     """Of every transition, by a policy that has learnt from others alone: what it realises, could, and likelihoods."""
     fold_key, rows_key, train_key = jax.random.split(key, 3)
@@ -197,14 +216,19 @@ def _cross_fitted(
         scored.append(resampled_rows(held_key, others * held, MOST_HELD))
     given = [stack([taken(seen, rows) for rows in of_one_length(each)]) for each in (learnt, scored)]
     stopped = train_until_held_out(learner, jax.random.split(train_key, len(lanes)), given[0], given[1], actions, count)
-    measured = [statistics.Measured.empty(len(who)) for _ in fold]
+    places, found = ([[] for _ in fold] for _ in range(2))
     for lane, (repeat, number) in enumerate(lanes):
         own = np.flatnonzero(fold[repeat][who] == number)
         parameters = jax.tree.map(lambda leaf, lane=lane: leaf[lane], stopped.parameters)
         parts = _parts(np.asarray(seen.obs)[own], np.asarray(seen.action)[own])
-        columns = zip(*(_by_the_others(learner, parameters, *part) for part in parts), strict=True)
-        for whole, column in zip(vars(measured[repeat]).values(), columns, strict=True):
-            whole[own] = np.concatenate([np.asarray(each) for each in column])[: len(own)]
+        columns = zip(*(judge.see(learner, parameters, *part) for part in parts), strict=True)
+        places[repeat].append(own)
+        found[repeat].append([np.concatenate([np.asarray(each) for each in column])[: len(own)] for column in columns])
+    measured = []
+    for own, columns in zip(places, found, strict=True):
+        order = np.argsort(np.concatenate(own))
+        whole = [np.concatenate(column)[order].astype(float) for column in zip(*columns, strict=True)]
+        measured.append(judge.measured(*whole))
     return measured
 
 
@@ -248,8 +272,9 @@ def settled(
     held = {"held_log_precision": log_precision, "precision_learning_rate": None, "anneal_lr": False}
     rows_key, *train_keys = jax.random.split(key, 3)
     learn_key, held_key = jax.random.split(rows_key)
-    learnt = resampled_rows(learn_key, judged.weight * ~judged.held, MOST_ROWS)
-    scored = resampled_rows(held_key, judged.weight * judged.held, MOST_HELD)
+    weight = judged.say[np.asarray(seen.demonstrator)]
+    learnt = resampled_rows(learn_key, weight * ~judged.held, MOST_ROWS)
+    scored = resampled_rows(held_key, weight * judged.held, MOST_HELD)
     given = [stack([taken(seen, rows)] * REPEATS) for rows in (learnt, scored)]
     candidates = [
         dataclasses.replace(algorithm, **held, bias_learning_rate=rate)

@@ -3,7 +3,6 @@
 import dataclasses
 import functools
 import time
-from typing import cast
 
 import jax
 import jax.numpy as jnp
@@ -59,7 +58,8 @@ def fit_networks(
     demonstrator adds to the shared values where they acted, over that of the shared values (both relative to their mean
     over actions: what does not depend on the action changes no choice), and for continuous actions how far their mean
     is off, in spreads of the shared policy; `log_likelihood` the members' mean; `weight` the share in the sum of
-    precision times transitions.
+    precision times transitions. Offline IRLEED with two demonstrators or more has skill and precision by policies
+    learnt from the others, and `weight` is each one's say, see `irleed.fit.consensus`.
 
     **Arguments:**
 
@@ -85,10 +85,13 @@ def fit_networks(
     rows = some_of_everyone(seen) if large else np.arange(seen.transitions)
     data = Transitions.at(seen, rows)
     judged, learner = None, algorithm
-    if isinstance(algorithm, OfflineIrleed) and judged_by_others(algorithm, actions, seen.demonstrators):
+    if isinstance(algorithm, OfflineIrleed) and judged_by_others(algorithm, seen.demonstrators):
         judge_key, settle_key = jax.random.split(jax.random.fold_in(sample_key, 0))
-        judged = consensus(judge_key, seen, data, rows, algorithm, cast(int, actions))
-        learner = settled(settle_key, judged, data, algorithm, cast(int, actions), seen.demonstrators)
+        judged = consensus(judge_key, seen, data, rows, algorithm, actions)
+        if isinstance(actions, int):
+            learner = settled(settle_key, judged, data, algorithm, actions, seen.demonstrators)
+        else:
+            learner = vectors.settled(judged.posterior, algorithm)
     keys, given = jax.random.split(train_key, members), (actions, seen.demonstrators, progress, checkpointer)
     losses: list[tuple[int, np.ndarray]] = []
     if isinstance(learner, AbstractOffline) and large:
@@ -96,8 +99,9 @@ def fit_networks(
         state, losses = train_from_disk(learner, keys, many, *given)
     elif judged is not None and isinstance(learner, AbstractOffline):
         often = [np.bincount(own, minlength=seen.episodes)[np.asarray(seen.episode)] for own in chosen]
+        say = judged.say[np.asarray(data.demonstrator)]
         drawn = [
-            resampled_rows(jax.random.fold_in(sample_key, members + number), judged.weight * count, seen.transitions)
+            resampled_rows(jax.random.fold_in(sample_key, members + number), say * count, seen.transitions)
             for number, count in enumerate(often)
         ]
         state, losses = train_all(learner, keys, stack([taken(data, own) for own in drawn]), *given)
@@ -145,20 +149,19 @@ def resampled(key: Key, data: Demonstrations) -> Int[np.ndarray, " E"]:
     return order[first[owner] + (draw * count[owner]).astype(int)]
 
 
-def judged_by_others(algorithm: OfflineIrleed, actions: Actions, demonstrators: int) -> bool:
+def judged_by_others(algorithm: OfflineIrleed, demonstrators: int) -> bool:
     """Whether demonstrators are judged by what the others would do; see `irleed.fit.consensus`."""
     learns = algorithm.learns_precision and float(algorithm.temperature) == 1.0  # else values have another scale
-    return learns and isinstance(actions, int) and demonstrators > 1
+    return learns and demonstrators > 1
 
 
 def _weighed(
     key: Key, chosen: list[Int[np.ndarray, " E"]], data: Demonstrations, judged: Consensus | None
 ) -> Int[np.ndarray, "P E"]:
-    """Episodes of each member, as often as what their demonstrator has to say calls for."""
+    """Episodes of each member, as often as their demonstrator's say calls for."""
     if judged is None:
         return np.stack(chosen)
-    weight = (judged.say / np.bincount(np.asarray(data.demonstrator)))[data.owner]
-    often = [weight * np.bincount(own, minlength=data.episodes) for own in chosen]
+    often = [judged.say[data.owner] * np.bincount(own, minlength=data.episodes) for own in chosen]
     drawn = [resampled_rows(jax.random.fold_in(key, number), own, data.episodes) for number, own in enumerate(often)]
     return np.stack([own[np.arange(data.episodes) * len(own) // data.episodes] for own in drawn])
 

@@ -42,11 +42,6 @@ class Measured(eqx.Module):
     possible: Float[np.ndarray, " N"]  # how much better the best one is
     curve: Float[np.ndarray, "N G"]  # log probability of the action at each log precision of the grid
 
-    @classmethod
-    def empty(cls, count: int) -> "Measured":
-        """To be filled."""
-        return cls(np.zeros(count), np.zeros(count), np.zeros((count, len(GRID))))
-
 
 class Evidence(eqx.Module):
     """About D demonstrators, from one cross-fit."""
@@ -71,8 +66,10 @@ class Posterior(eqx.Module):
 
     def precision(self, quantile: float) -> Float[np.ndarray, " D"]:
         """A quantile of each one's precision, in the gauge."""
-        total = np.cumsum(self.log_precision, 1)
-        return np.exp([np.interp(quantile, own, GRID) - self.shift for own in total])
+        total = np.pad(np.cumsum(self.log_precision, 1), ((0, 0), (1, 0)))
+        half = 0.5 * (GRID[1] - GRID[0])
+        edges = np.append(GRID - half, GRID[-1] + half)
+        return np.exp([np.interp(quantile, own, edges) - self.shift for own in total])
 
 
 def better(skill: Float[np.ndarray, " D"], deviation: Float[np.ndarray, " D"]) -> Float[np.ndarray, "D D"]:

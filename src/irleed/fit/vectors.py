@@ -1,24 +1,143 @@
-"""What an ensemble says about demonstrators whose actions are vectors; see `irleed.model.residuals`."""
+r"""Demonstrators whose actions are vectors: skill by the others' policies, bias and gain by an ensemble's.
+
+With actions scaled to bounds from -1 to 1, $m(s)$ what a policy does that has learnt from others alone, $\gamma_i$ the
+demonstrator's tempo and $\sigma$ the spread of each entry, they are $d_t = |(a_t - \gamma_i m(s_t))/\sigma|^2$ off.
+Actions $a'$ of everyone, drawn regardless of the situation and scaled by a $c_i$ to the size of this demonstrator's,
+would be $r_t = E|(c_i a' - \gamma_i m(s_t))/\sigma|^2$ off. Skill is $\sum (r_t - d_t) / \sum r_t$: 1 for what the
+others would do, 0 as good as random, -1 for the opposite. Speed is no lack of it: the tempo is the multiple of $m$ in
+what they do, estimated as in `irleed.model.residuals`, but it is never negative. Offsets and turns are off.
+
+An entry that is a choice is off by the square of the difference between what was chosen and its probabilities (Brier),
+in multiples of how far the median demonstrator is. No entry counts as predictable to less than a tenth of its spread.
+"""
 
 import dataclasses
 import functools
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from scipy.special import logsumexp
 
-from irleed._typing import Array, Bool, Int
+from irleed._typing import Array, Bool, Float, Int
 from irleed.algorithms.iq import OfflineIrleed
 from irleed.data.demonstrations import Demonstrations
 from irleed.data.transitions import Transitions
 from irleed.envs.step import Bounds
 from irleed.fit.defaults import Algorithm
+from irleed.fit.posterior import GRID, Measured, Posterior
 from irleed.model.expertise import INTERVAL, Expertise
 from irleed.model.mixed import Mixed
-from irleed.model.residuals import Choices, Residuals, residuals
+from irleed.model.residuals import Choices, Residuals, residuals, tempo
 
 ROWS = 4096  # transitions in a batch
+MOST_VOTES = 4.0  # of a transition, in those of the average one
+EQUAL = 30.0  # transitions of everyone's that each one's frequencies of situations are drawn to
+LEAST_SHARED = 1e-3  # weight of a transition where no other has been
+FLOOR = 0.1  # of the spread of an entry: to this it can be predicted, at best
+
+
+class Measure(eqx.Module):
+    """What D demonstrators realise of what is possible, by predictions for N transitions that have not seen them."""
+
+    weight: Float[np.ndarray, " N"]
+    who: Int[np.ndarray, " N"]
+    episode: Int[np.ndarray, " N"]
+    count: int
+
+    def __call__(self, mean: Array, action: Array, counted: Array, *choices: Array) -> Measured:
+        """From the columns of `seen`."""
+        parts = [self._choice(*pair) for pair in zip(choices[::2], choices[1::2], strict=True)]
+        parts += [self._numbers(mean, action, counted)] if mean.shape[1] else []
+        return Measured(*(np.sum(each, 0) for each in zip(*parts, strict=True)))
+
+    def _numbers(self, mean: Array, action: Array, counted: Array) -> tuple[Array, Array, Array]:
+        """Realised, possible and the likelihood of precisions, by all entries that are numbers."""
+        at = tempo(mean, action, counted * self._effective()[:, None], self.who, self.episode, self.count)
+        gain, growth = at.gain[self.who, None], at.growth[self.who, None]
+        first = self._by_person(action, counted).mean(0)  # of the pool: everyone has one vote
+        own = self._by_person(action**2, counted)
+        second = own.mean(0)
+        level = np.maximum(at.level**2, FLOOR**2 * np.maximum(second - first**2, 1e-12))
+        size = np.sqrt((own / level).sum(1) / np.maximum((second / level).sum(), 1e-12))[self.who, None]
+        random = size**2 * second - 2 * size * gain * first * mean + (gain * mean) ** 2
+        off = (action - gain * mean) ** 2
+        realised, possible = ((counted * each / level).sum(1) for each in (random - off, random))
+        square = (counted * off / level / growth**2).sum(1, keepdims=True)
+        return realised, possible, 0.5 * (counted.sum(1, keepdims=True) * GRID - np.exp(GRID) * square)
+
+    def _choice(self, log_probs: Array, option: Array) -> tuple[Array, Array, Array]:
+        """The same by an entry that chooses."""
+        chance, chosen = np.exp(log_probs), np.eye(log_probs.shape[1])[np.rint(option).astype(int)]
+        often = self._by_person(chosen).mean(0)
+        off = ((chosen - chance) ** 2).sum(1)
+        random = 1 - 2 * chance @ often + (chance**2).sum(1)
+        level = float(np.median(self._by_person(off[:, None])))
+        level = max(level, FLOOR**2 * float(1 - (often**2).sum()), 1e-12)
+        curve = np.stack([_sharpened(log_probs, chosen, log_precision) for log_precision in GRID], 1)
+        return (random - off) / level, random / level, curve
+
+    def _effective(self) -> Float[np.ndarray, " N"]:
+        """Weights that sum to each demonstrator's effective number of transitions."""
+        total, square = (np.bincount(self.who, each, self.count) for each in (self.weight, self.weight**2))
+        return self.weight * (total / square)[self.who]
+
+    def _by_person(self, values: Array, counted: Array | float = 1.0) -> Float[np.ndarray, "D K"]:
+        """Each one's mean; that of everyone where nothing of theirs counts."""
+        weight = np.broadcast_to(self.weight[:, None] * counted, values.shape)
+        columns = zip((weight * values).T, weight.T, strict=True)
+        sums = [[np.bincount(self.who, each, self.count) for each in pair] for pair in columns]
+        return np.stack([np.where(n > 0, x / np.maximum(n, 1e-12), x.sum() / max(n.sum(), 1e-12)) for x, n in sums], 1)
+
+
+def presence(
+    situation: Int[np.ndarray, " N"], who: Int[np.ndarray, " N"], count: int
+) -> tuple[Float[np.ndarray, " N"], Float[np.ndarray, " N"]]:
+    r"""Votes of each transition, and its weight in the judgement of its demonstrator, by where people have been.
+
+    In every situation, whoever has been there has one vote: a transition counts by $1 / p(i|s)$ over the number of
+    transitions of its demonstrator, within limits. They are judged where several others have been.
+    """
+    often = np.zeros((situation.max() + 1, count))
+    np.add.at(often, (situation, who), 1)
+    number = often.sum(0)
+    share = (often + EQUAL * often.sum(1, keepdims=True) / len(who)) / (number + EQUAL)
+    share /= share.sum(1, keepdims=True)
+    own = share[situation, who]
+    average = count / len(who)
+    votes = np.minimum(1 / (count * own * number[who]), MOST_VOTES * average)
+    rest = share.sum(1) - share.T  # of all others
+    effective = rest**2 / np.maximum((share**2).sum(1) - share.T**2, 1e-12)
+    shared = np.clip((effective[who, situation] - 1) / max(count - 2, 1), 0, 1) ** 2 if count > 2 else 1.0
+    return votes, LEAST_SHARED + (1 - own) * shared
+
+
+def say(found: Posterior) -> Float[np.ndarray, " D"]:
+    """Of each in the next round: less for the opposite than for the random, even where nobody agrees with others yet.
+
+    Whoever does the opposite can mislead the policies of a first round so far that nobody has skill above 0.
+    """
+    return ((1 + np.clip(found.skill, -1, 1)) / 2) ** 4
+
+
+def _sharpened(log_probs: Array, chosen: Array, log_precision: float) -> Float[np.ndarray, " N"]:
+    """The log probability of what was chosen, at a log precision."""
+    scaled = np.exp(log_precision) * log_probs
+    return (scaled * chosen).sum(1) - logsumexp(scaled, axis=1)
+
+
+def settled(judged: Posterior, algorithm: OfflineIrleed) -> OfflineIrleed:
+    """The algorithm with precisions held as judged: by a learning rate of 0, as transitions are weighed by them."""
+    log_precision = np.log(judged.precision(0.5)).astype(np.float32)
+    return dataclasses.replace(algorithm, held_log_precision=log_precision, precision_learning_rate=0.0)
+
+
+def seen(algorithm: OfflineIrleed, parameters: Any, obs: Array, action: Array) -> tuple[Array, ...]:
+    """What `_seen` gives, as one tuple: of numbers, then log probabilities and option of each choice."""
+    numbers, chances = _seen(algorithm, parameters, obs, action)
+    return (*numbers, *(column for pair in chances for column in pair))
 
 
 def judged(

@@ -32,7 +32,8 @@ class Expertise(eqx.Module):
     - `log_likelihood`: mean log probability of their actions under their own fitted policy.
     - `weight`: their share in what is known about the shared reward, or in the shared policy; sums to one.
     - `skill`: the share of the advantage over random actions that they realise, by the values that a policy has learnt
-      from the others alone; 1 at most, 0 as good as random, negative worse. None where it is not estimated.
+      from the others alone; 1 at most, 0 as good as random, negative worse. Of vectors, how much nearer their actions
+      are to what that policy does than random ones. None where it is not estimated.
     - `gain`, `offset`: of vectors, how large actions are relative to the shared policy's, and how far they are off on
       average, in the action's own units; NaN for entries that are choices. None where an algorithm knows neither.
 

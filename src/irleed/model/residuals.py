@@ -1,11 +1,12 @@
-r"""Everyone's precision and bias from how their actions differ from those of a shared policy.
+r"""Everyone's bias, gain and precision from how their actions differ from those of a shared policy.
 
 With actions scaled to bounds from -1 to 1, $m(s)$ what the shared policy does and Gaussian noise $\xi$, demonstrator
 $i$ does $m + W_i m + b_i + \sigma\xi/\sqrt{\beta_i}$: a linear function of what the shared policy does, so that it is
-also known where they never were. The multiple of $m$ in it is their *gain* $g_i$: how fast they are. The rest of
-$W_i m + b_i$ is their *bias*: off to one side, or turned. Each kind of coefficient has a Gaussian prior around zero,
-one for every demonstrator, whose width is the evidence's: biases that nothing supports vanish. What demonstrators have
-in common is no bias; those who are far off count little for that.
+also known where they never were. The multiple of $m$ in it is their *gain* $g_i$: how fast they are, from a quarter to
+four times as fast as what is common. The rest of $W_i m + b_i$ is their *bias*: off to one side, turned, or the
+opposite. Each kind of coefficient has a Gaussian prior around zero, one for every demonstrator, whose width is the
+evidence's: biases that nothing supports vanish. What demonstrators have in common is no bias; those who are far off
+count little for that.
 
 Noise grows with what is done: somebody who is twice as fast is twice as far off. Of how noise depends on the gain,
 among demonstrators, at most the proportional part is taken out of their precision; if it does not depend on it,
@@ -26,7 +27,7 @@ from irleed._typing import Array, Float, Int, Scalar
 OUTER, INNER = 6, 8  # rounds for what is common, and within each for everything else
 DRAWS, DRAW_ROUNDS = 50, 4
 MOST_BLOCKS, MOST_NUMBERS = 30, 1 << 25  # parts of a demonstrator's episodes; numbers in all their moments
-LEAST, LEAST_GAIN = 1e-6, 0.05
+LEAST, LEAST_GAIN = 1e-6, 0.25  # who is slower, or does the opposite, is off
 STEP = 0.05
 TURNS = np.arange(-6.0, 6.0 + STEP / 2, STEP)  # log precisions at which choices are compared
 PRIOR_SLOPE, PRIOR_WIDTH = 1.0, 0.5  # of log noise over log gain
@@ -96,16 +97,7 @@ def residuals(
 
     Numbers that are not counted, such as those at a bound that is a choice, are left out.
     """
-    shared, action, counted = (np.asarray(each, float) for each in (shared, action, counted))
-    who, entries = np.asarray(demonstrator), shared.shape[1]
-    size = np.sqrt(np.mean(shared**2, 0) + LEAST)
-    inputs = np.concatenate([shared / size, np.ones((len(shared), 1))], 1)
-    most = np.clip(MOST_NUMBERS // max(count * entries * (entries + 1) ** 2, 1), 2, MOST_BLOCKS)
-    owner, block = _blocks(who, np.asarray(episode), int(most))
-    tables = (
-        np.stack([_table(each, block, len(owner)) for each in choices]) if choices else np.zeros((0, len(owner), 1))
-    )
-    blocks = _moments(inputs, action - shared, counted, block, len(owner), tables)
+    size, blocks, owner = _summed(shared, action, counted, demonstrator, episode, count, choices)
     belongs = (owner == np.arange(count)[:, None]).astype(float)
     whole = blocks.summed(belongs)
     state = _estimated(whole, blocks, owner)
@@ -117,6 +109,54 @@ def residuals(
         sums = blocks.summed(np.stack(drawn).astype(float))
         draws.append(_answer(_refined(state, sums.without(state.common), DRAW_ROUNDS), sums, size))
     return found, Residuals(*(np.stack(column) for column in zip(*draws, strict=True)))
+
+
+class Tempo(NamedTuple):
+    """How fast D demonstrators are, by predictions that have not learnt from them."""
+
+    gain: Float[np.ndarray, " D"]  # the multiple of what is predicted in what they do; positive
+    growth: Float[np.ndarray, " D"]  # by how much their noise is larger for that
+    level: Float[np.ndarray, " M"]  # standard deviation at precision 1
+
+
+def tempo(
+    shared: Float[Array, "N M"],
+    action: Float[Array, "N M"],
+    counted: Float[Array, "N M"],
+    demonstrator: Int[Array, " N"],
+    episode: Int[Array, " N"],
+    count: int,
+) -> Tempo:
+    """Of `count` demonstrators, each beside predictions `shared` of their own; drawn together where data are few.
+
+    Who does the opposite has the tempo at which they do it.
+    """
+    size, blocks, owner = _summed(shared, action, counted, demonstrator, episode, count)
+    whole = blocks.summed((owner == np.arange(count)[:, None]).astype(float))
+    state = _estimated(whole, blocks, owner)
+    own, common = _gains(state, whole, size)
+    gain = np.clip(np.abs(1 + common + own), LEAST_GAIN, 1 / LEAST_GAIN)
+    growth, fast = np.ones(count), 1 + common + own > LEAST_GAIN
+    if fast.sum() > 1:
+        log_gain = np.log(gain[fast])
+        growth[fast] = np.exp(_growth(0.5 * np.log(state.noise[fast]), log_gain) * log_gain)
+    return Tempo(gain, growth, state.level)
+
+
+def _summed(
+    shared, action, counted, demonstrator, episode, count: int, choices: Sequence[Choices] = ()
+) -> tuple[Float[np.ndarray, " M"], Moments, Int[np.ndarray, " B"]]:
+    """The size of what is shared, moments of blocks of episodes, and whose each block is."""
+    shared, action, counted = (np.asarray(each, float) for each in (shared, action, counted))
+    entries = shared.shape[1]
+    size = np.sqrt(np.mean(shared**2, 0) + LEAST)
+    inputs = np.concatenate([shared / size, np.ones((len(shared), 1))], 1)
+    most = np.clip(MOST_NUMBERS // max(count * entries * (entries + 1) ** 2, 1), 2, MOST_BLOCKS)
+    owner, block = _blocks(np.asarray(demonstrator), np.asarray(episode), int(most))
+    tables = (
+        np.stack([_table(each, block, len(owner)) for each in choices]) if choices else np.zeros((0, len(owner), 1))
+    )
+    return size, _moments(inputs, action - shared, counted, block, len(owner), tables), owner
 
 
 def _blocks(who: np.ndarray, episode: np.ndarray, most: int) -> tuple[Int[np.ndarray, " B"], Int[np.ndarray, " N"]]:
@@ -216,12 +256,11 @@ def _with_choices(noise: Float[np.ndarray, " D"], moments: Moments) -> Float[np.
 def _answer(state: State, moments: Moments, size: Float[np.ndarray, " M"]) -> Residuals:
     """Gains, biases in noise at precision 1, mean biases, and precision by all that is off but the gain."""
     people, entries, _ = state.coefficient.shape
-    moment = moments.gram / np.maximum(moments.number, 1)[..., None, None]
-    eye = np.arange(entries)
-    power = (moment[:, eye, eye, eye] * size**2).sum(1)
-    first = moment[:, eye, eye, :-1] * size[:, None] / np.maximum(power, LEAST)[:, None, None]
-    own, common = (np.einsum("ief,ief->i", each[..., :-1], first) for each in (state.coefficient, state.common[None]))
-    gain = np.maximum(1 + common + own, LEAST_GAIN) / np.maximum(1 + common, LEAST_GAIN)
+    moment, eye = _means(moments), np.arange(entries)
+    own, common = _gains(state, moments, size)
+    middle = np.maximum(1 + common, LEAST)
+    gain = np.clip((1 + common + own) / middle, LEAST_GAIN, 1 / LEAST_GAIN)
+    own = middle * gain - 1 - common  # what is beyond is no speed
     rest = state.coefficient.copy()
     rest[:, eye, eye] -= own[:, None] * size
     square = np.einsum("ief,iefg,ieg->ie", rest, moment, rest) / state.level**2
@@ -230,6 +269,22 @@ def _answer(state: State, moments: Moments, size: Float[np.ndarray, " M"]) -> Re
     log_precision = 2 * grown - np.log(state.noise + square)
     offset = np.einsum("ief,ief->ie", rest, moment[..., -1])
     return Residuals(log_precision - log_precision.mean(), np.sqrt(square) * np.exp(-grown), gain, offset)
+
+
+def _means(moments: Moments) -> Float[np.ndarray, "D M F F"]:
+    """Mean products of inputs."""
+    return moments.gram / np.maximum(moments.number, 1)[..., None, None]
+
+
+def _gains(
+    state: State, moments: Moments, size: Float[np.ndarray, " M"]
+) -> tuple[Float[np.ndarray, " D"], Float[np.ndarray, " D"]]:
+    """The multiple of what the shared policy does, less 1: in each one's coefficients, and in the common ones."""
+    moment, eye = _means(moments), np.arange(len(size))
+    power = (moment[:, eye, eye, eye] * size**2).sum(1)
+    first = moment[:, eye, eye, :-1] * size[:, None] / np.maximum(power, LEAST)[:, None, None]
+    own, common = (np.einsum("ief,ief->i", each[..., :-1], first) for each in (state.coefficient, state.common[None]))
+    return own, common
 
 
 def _growth(log_noise: Float[np.ndarray, " D"], log_gain: Float[np.ndarray, " D"]) -> float:

@@ -61,7 +61,7 @@ class OfflineIrleed(AbstractOffline):
     - `bias_penalty`: the weight of $\epsilon_i^2$.
     - `bias_hidden`: the units of each hidden layer of the biases; None for biases linear in the observation.
     - `precision_exponent`: $k$ of the weights $\beta_i^k$ of transitions, with continuous actions.
-    - `held_log_precision`: log precision of each demonstrator, known before and not learnt; discrete actions only.
+    - `held_log_precision`: log precision of each demonstrator, known before: where learning starts.
     """
 
     hidden: tuple[int, ...] = eqx.field(static=True, default=(64, 64))
@@ -78,7 +78,7 @@ class OfflineIrleed(AbstractOffline):
     bias_scale: Scalar = 1.0
     bias_penalty: Scalar = 0.01
     bias_hidden: tuple[int, ...] | None = eqx.field(static=True, default=None)
-    precision_exponent: Scalar = 2.0
+    precision_exponent: Scalar = 1.0
     held_log_precision: Float[Array, " D"] | None = None
 
     @classmethod
