@@ -204,3 +204,34 @@ def test_a_fit_says_what_trivial_statistics_say(data, monkeypatch):
     )
     found = irleed.fit(data, algorithm=BehaviourCloning(steps=5, hidden=(8,)), members=1)
     assert found.warnings[-1] == "8" and found.summary()["warnings"][-1] == "8"
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ('demonstrator,"sco\nre"\na,1\n', None),  # a heading on two lines
+        ("demonstrator,None\na,1,2\n", None),  # more cells than headings
+        ("demonstrator,score,score\na,1,2\n", "two columns 'score'"),
+        ("demonstrator,score\na,1e200\n", "below 1e"),  # a report would not read it again
+        ("demonstrator,episode,score\na," + "9" * 4000 + ",1\n", "the number of an episode"),
+        ("demonstrator," + "," * 300_000 + "score\n" + "a,1\n" * 20_000, "no value in column"),
+        ("demonstrator,score\n" + "a,1\n" * 300_000, "lines"),
+        ("demonstrator,score\r" + "a,1\r" * 300_000, "lines"),
+    ],
+)  # fmt: skip
+def test_odd_tables_of_scores_are_read_or_refused_in_a_short_line(content, said, tmp_path):
+    path = tmp_path / "scores.csv"
+    path.write_text(content, newline="")
+    if said is None:
+        assert read_scores(path).values.tolist() == [1.0]
+        return
+    with pytest.raises(DataError, match=said) as error:
+        read_scores(path)
+    assert len(str(error.value)) < 400
+
+
+def test_a_table_of_scores_may_be_a_link(tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    table(tmp_path / "elsewhere", "demonstrator,score", "a,1")
+    (tmp_path / "link.csv").symlink_to("elsewhere/scores.csv")
+    assert read_scores(tmp_path / "link.csv").names == ("a",)

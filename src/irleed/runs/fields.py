@@ -48,16 +48,16 @@ def read_lines(path: Path) -> list["Fields"]:
     return [Fields(f"{path}, line {number}", value) for number, value in enumerate(found, 1)]
 
 
-def content(path: Path, most: int) -> bytes:
+def content(path: Path, most: int, remedy: str = AGAIN) -> bytes:
     """What a file in a run's folder holds; refused if it lies elsewhere, is no file, or is larger than that."""
     try:
         if inside(path.parent, path).exists() and not path.is_file():  # a pipe would be waited for
-            refuse(str(path), "a folder, device or pipe", "a file")
+            refuse(str(path), "a folder, device or pipe", "a file", remedy)
         if path.stat().st_size > most:
-            refuse(str(path), f"{path.stat().st_size} bytes", f"at most {most}")
+            refuse(str(path), f"{path.stat().st_size} bytes", f"at most {most}", remedy)
         return path.read_bytes()
     except OSError as error:
-        refuse(str(path), error.strerror or str(error), "a file that can be read")
+        refuse(str(path), error.strerror or str(error), "a file that can be read", remedy)
 
 
 def _text(path: Path) -> str:
