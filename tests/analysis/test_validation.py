@@ -15,6 +15,7 @@ from irleed.analysis.scores import Scores, read_scores
 from irleed.analysis.trivial import ENTROPY, MOST_FREQUENT, REPEATED, STEPS, nearly_the_same, trivial_statistics
 from irleed.analysis.validation import validate
 from irleed.cli import main
+from irleed.data import limits
 from irleed.errors import ConfigError, DataError, SpaceError
 from irleed.runs.reader import read_fit
 
@@ -235,3 +236,31 @@ def test_a_table_of_scores_may_be_a_link(tmp_path):
     table(tmp_path / "elsewhere", "demonstrator,score", "a,1")
     (tmp_path / "link.csv").symlink_to("elsewhere/scores.csv")
     assert read_scores(tmp_path / "link.csv").names == ("a",)
+
+
+def forge(run, **changes) -> None:
+    """Change the answer of a run, as whoever forges one would: without checksums."""
+    found = json.loads((run / "fit.json").read_text())
+    for name in ("checksum", "files", "fingerprint"):
+        found.pop(name, None)
+    (run / "fit.json").write_text(json.dumps(found | changes))
+    (run / "departures.json").unlink(missing_ok=True)
+
+
+def test_the_run_of_a_stranger_is_held_against_the_data(run, tmp_path, monkeypatch):
+    """Its judgements must be of the people in the data, and it does not raise the limit of memory."""
+    scores = table(tmp_path, "demonstrator,score", *(f"{who},{number}" for number, who in enumerate(PEOPLE)))
+    answer = json.loads((run / "fit.json").read_text())
+    people, config = answer["expertise"], answer["config"]
+    for odd in (people[:-1], people[::-1], [*people, people[0] | {"name": "z"}]):
+        forge(run, expertise=odd, episode_skill=None)
+        with pytest.raises(DataError, match="as in the data"):
+            validate(run, scores, data=tmp_path / "data.npz")
+    forge(run, expertise=people, config=config | {"reading": config["reading"] | {"expansion": 1e9}})
+    with monkeypatch.context() as small:
+        small.setattr(limits, "ALWAYS", 1)
+        with pytest.raises(DataError, match="--expansion"):
+            validate(run, scores, data=tmp_path / "data.npz", expansion=0.001)
+    forge(run, expertise=people, config=config | {"data": "x" * 100_000})
+    with pytest.raises(ConfigError, match="--data"):
+        validate(run, scores)

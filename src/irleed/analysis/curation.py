@@ -216,7 +216,10 @@ def weigh(
     place = [run.names.index(name) for name in data.names]
     precision, bias = run.precision[place], run.bias[place]
     skill = None if run.skill is None else run.skill[place]
-    episode_skill = run.episode_skill if found == run.fingerprint else None
+    episode_skill = run.episode_skill if found is not None and found == run.fingerprint else None
+    if episode_skill is not None and len(episode_skill) != data.episodes:
+        got, expected = f"skill in {len(episode_skill)} episodes", f"in {data.episodes}, those of the data"
+        refuse(f"the run, {ANSWER}", got, expected, "fit again")
     steps, owner = np.asarray(data.length), np.asarray(data.owner)
     likely = np.add.reduceat(_log_likelihood(run.policy, data), data.start) / steps
     if skill is None:

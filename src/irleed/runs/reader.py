@@ -11,6 +11,7 @@ from irleed._io.text import name
 from irleed.data import ReadOptions
 from irleed.data.formats.base import inside
 from irleed.data.limits import EXPANSION
+from irleed.data.validation import LONGEST as LONGEST_NAME
 from irleed.runs.directory import ANSWER, BASELINES, POLICY
 from irleed.runs.fields import Fields, content, read_json, read_lines, refuse
 from irleed.runs.kinds import Departures, EpisodeSkill, Estimate, ExperimentRun, Film, FitRun, Person, Run, Situation
@@ -188,7 +189,7 @@ def _person(row: Fields) -> Person:
     if precision.value < 0:
         refuse(f"{row.where}, precision", precision.value, "a number from 0")
     return Person(
-        name=row.text("name"),
+        name=row.text("name", LONGEST_NAME),
         transitions=row.number("transitions"),
         precision=precision,
         bias=None if row.maybe("bias") is None else _estimate(row, "bias"),
