@@ -264,3 +264,25 @@ def test_the_run_of_a_stranger_is_held_against_the_data(run, tmp_path, monkeypat
     forge(run, expertise=people, config=config | {"data": "x" * 100_000})
     with pytest.raises(ConfigError, match="--data"):
         validate(run, scores)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"values": {}}, "0 estimates"),
+        ({"values": {"skill": [None] * len(PEOPLE)}}, None),
+        ({"notes": ["x"] * 1000}, "a list of 1000"),
+        ({"estimates": [{"name": "skill", "trivial": False, "people": 6, "spearman": 0.5, "low": 0.9, "high": 0.1}]},
+         "low end"),
+    ],
+)  # fmt: skip
+def test_a_validation_that_was_forged_is_shown_or_refused(fitted, run, tmp_path, changes, said):
+    validate(run, dict.fromkeys(PEOPLE[1:], 1.0) | {"a": 2.0}, data=tmp_path / "data.npz", out=run)
+    kept = json.loads((run / "validation.json").read_text())
+    kept.pop("checksum")
+    (run / "validation.json").write_text(json.dumps(kept | changes))
+    if said is None:
+        assert "Beside scores" in irleed.report(run).read_text()
+        return
+    with pytest.raises(DataError, match=said):
+        irleed.report(run)
