@@ -367,3 +367,10 @@ def test_skill_in_other_episodes_than_those_of_the_data_is_refused():
 def test_long_names_are_those_of_the_data(tmp_path):
     data = dataclasses.replace(states(), names=("a" * 1000, "a" * 999))
     assert weigh(data, Assessment.of(folder(tmp_path / "run", data, data.names))).names == data.names
+
+
+@pytest.mark.parametrize("ending", ["", ".csv", ".npz", ".parquet", ".hdf5"])
+def test_a_name_that_is_too_long_is_refused_in_one_line(tmp_path, ending):
+    kept = folder(tmp_path / "run", states())
+    with pytest.raises((ConfigError, DataError)):
+        curate(tmp_path / "data.npz", kept, out=tmp_path / ("n" * 300 + ending))

@@ -276,9 +276,9 @@ def _log_likelihood(policy: Policy, data: Demonstrations) -> Float[np.ndarray, "
 
 def _write(source: Path | None, out: Path, data: Demonstrations, found: Curation) -> None:
     """By the ending of the name; nothing that is there is written over."""
-    if out.exists():
+    if os.path.lexists(out):
         raise ConfigError(f"--out {out}", got="what exists", expected="a new name", remedy="choose another")
-    if not out.parent.is_dir():
+    if not os.path.isdir(out.parent):
         got, remedy = f"no folder {out.parent}", "make it first"
         raise ConfigError(f"--out {out}", got=got, expected="a folder that exists", remedy=remedy)
     writers: dict[str, Callable[[Path | None, Path, Demonstrations, Curation], None]] = {

@@ -33,9 +33,10 @@ def read_run(folder: Path, beside: bool = True) -> Run:
     try:
         if not folder.is_dir():
             refuse(str(folder), "a file" if folder.exists() else "nothing", "a run directory", MAKE)
-    except OSError as error:  # a name that is too long
+        experiment = (folder / RESULTS).exists()
+    except OSError as error:  # a name that is too long, or a folder that may not be searched
         refuse(str(folder), error.strerror or str(error), "a run directory", MAKE)
-    if (folder / RESULTS).exists():
+    if experiment:
         return ExperimentRun(folder.resolve().name, str(folder), read_results(folder / RESULTS))
     if not (folder / "fit.json").exists() and (folder / "run.json").exists():
         remedy = "finish it: the same command with --resume goes on"
@@ -48,7 +49,7 @@ def read_run(folder: Path, beside: bool = True) -> Run:
     answer = read_json(folder / ANSWER)
     check_files(folder, answer)
     run = _fit(folder, answer)
-    done = {each: (each / "fit.json").exists() for each in (_folders(folder, folder / BASELINES) if beside else ())}
+    done = _baselines(folder) if beside else {}
     found = [read_run(each, beside=False) for each, answered in done.items() if answered]
     return replace(
         run,
@@ -67,11 +68,12 @@ def read_fit(folder: Path, remedy: str = "name a folder made by `irleed fit DATA
     return found
 
 
-def _folders(run: Path, place: Path) -> list[Path]:
-    """The folders in a folder of a run, none of which leads out of it."""
+def _baselines(run: Path) -> dict[Path, bool]:
+    """The folders of other methods in that of a run, none of which leads out of it, and whether each has an answer."""
+    place = run / BASELINES
     try:
         found = sorted(inside(run, place).iterdir()) if place.is_dir() else []
-        return [each for each in found if inside(run, each).is_dir()]
+        return {each: (each / ANSWER).exists() for each in found if inside(run, each).is_dir()}
     except OSError as error:
         refuse(str(place), error.strerror or str(error), "a folder that can be read")
 

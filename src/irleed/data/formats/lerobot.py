@@ -1,5 +1,6 @@
 """LeRobot v3 folders: what robots sensed and were told, in Parquet files and videos; and weights put beside them."""
 
+import os
 import re
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -257,8 +258,8 @@ def _write(out: Path, columns: Mapping[str, ArrayLike]) -> None:
         refuse(out, lengths, "one value for each weight in each column", "give columns of equal lengths")
     if not np.all(np.isfinite(entries["weight"])):
         refuse(out, "weights that are not finite", "finite numbers", "leave these episodes out")
-    if out.exists() or not out.parent.is_dir():
-        got = "an existing file" if out.exists() else "a folder that does not exist"
+    if os.path.lexists(out) or not os.path.isdir(out.parent):
+        got = "an existing file" if os.path.lexists(out) else "a folder that does not exist"
         refuse(out, got, "a new file in an existing folder", "name another one")
     try:
         with beside(out) as file:
