@@ -30,6 +30,7 @@ from irleed._io.npz import Layout, printable, read_npz, write_npz
 from irleed.data import lazy
 from irleed.data.demonstrations import Demonstrations
 from irleed.data.formats import ReadOptions, minari, read_folder, recognise
+from irleed.data.validation import LONGEST
 from irleed.errors import ConfigError, DataError
 
 MINARI = "minari:"
@@ -40,6 +41,8 @@ LAYOUT = Layout(
     required=("obs", "row", "action", "terminated", "truncated", "demonstrator", "episode", "names"),
     optional=("reward",),
     writer="irleed.data.save",
+    counted="terminated",
+    per_item={"names": 4 * LONGEST, **dict.fromkeys(("row", "truncated", "demonstrator", "episode", "reward"), 8)},
 )
 
 

@@ -140,11 +140,15 @@ def _check_place(folder: Path, resume: bool) -> None:
 
 
 def _check_links(folder: Path) -> None:
-    """Refuse a run with links that lead out of it: what a run writes, or removes, would be somebody's."""
+    """Refuse a run with links that lead out of it: what a run writes, or removes, would be somebody's.
+
+    Pipes and devices are refused as well, before hours of work.
+    """
     with writing(folder):
         within = (folder / BASELINES).iterdir() if (folder / BASELINES).is_dir() else ()
         for path in (*(folder / name for name in (RUN, "wandb", *WRITTEN)), *within):
-            inside(folder, path)
+            if inside(folder, path).exists() and not (path.is_file() or path.is_dir()):
+                refuse(str(path), "a device or pipe", "a file or a folder", "remove it")
 
 
 def _continued(folder: Path, config: Mapping[str, object], data: str, resume: bool) -> OpenRun:
