@@ -72,7 +72,7 @@ def seen(name: str, info: Mapping[str, Any], frames: Any, files: Files, about: F
 def _shape(feature: Mapping[str, Any], where: str) -> tuple[int, int, int]:
     """Height, width and channels, whatever their order in the folder."""
     shape, names = feature.get("shape"), feature.get("names")
-    sizes = shape if isinstance(shape, list) and all(isinstance(n, int) and 0 < n <= LARGEST for n in shape) else []
+    sizes = shape if isinstance(shape, list) and all(type(n) is int and 0 < n <= LARGEST for n in shape) else []
     if len(sizes) != 3 or 3 not in (sizes[0], sizes[-1]):
         got = f"shape {printable(str(shape)[:100])}"
         refuse(where, got, "height, width and 3 channels", "choose another camera")
