@@ -215,7 +215,10 @@ def weigh(
     place = [run.names.index(name) for name in data.names]
     precision, bias = run.precision[place], run.bias[place]
     skill = None if run.skill is None else run.skill[place]
-    episode_skill = run.episode_skill if found == run.fingerprint else None
+    episode_skill = run.episode_skill if found is not None and found == run.fingerprint else None
+    if episode_skill is not None and len(episode_skill) != data.episodes:
+        got, expected = f"skill in {len(episode_skill)} episodes", f"in {data.episodes}, those of the data"
+        refuse(f"the run, {ANSWER}", got, expected, "fit again")
     steps, owner = np.asarray(data.length), np.asarray(data.owner)
     likely = np.add.reduceat(_log_likelihood(run.policy, data), data.start) / steps
     if skill is None:
@@ -272,9 +275,9 @@ def _log_likelihood(policy: Policy, data: Demonstrations) -> Float[np.ndarray, "
 
 def _write(source: Path | None, out: Path, data: Demonstrations, found: Curation) -> None:
     """By the ending of the name; nothing that is there is written over."""
-    if out.exists():
+    if os.path.lexists(out):
         raise ConfigError(f"--out {out}", got="what exists", expected="a new name", remedy="choose another")
-    if not out.parent.is_dir():
+    if not os.path.isdir(out.parent):
         got, remedy = f"no folder {out.parent}", "make it first"
         raise ConfigError(f"--out {out}", got=got, expected="a folder that exists", remedy=remedy)
     writers: dict[str, Callable[[Path | None, Path, Demonstrations, Curation], None]] = {

@@ -2,22 +2,24 @@
 
 import csv
 import io
+import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from irleed._io.text import printable
+from irleed._io.text import one_line, printable, shortened
 from irleed._typing import Float
 from irleed.data import Demonstrations
 from irleed.data.formats import refuse
 from irleed.data.validation import listed
-from irleed.runs.directory import content
+from irleed.runs.directory import LARGEST, content
 
 WHO, EPISODE, OWN_EPISODE = "demonstrator", "episode", "episode_of_demonstrator"
 USUAL = ("score", "return", "success", "reward")  # columns that are taken for the score, in this order
-MOST_BYTES = 1 << 26
+MOST_BYTES, MOST_ROWS = 1 << 24, 1 << 18
 
 
 @dataclass(frozen=True)
@@ -46,17 +48,18 @@ class Scores:
         if isinstance(scores, str | Path):
             return read_scores(Path(scores), column)
         values = np.array(list(scores.values()), float)
-        if not len(values) or not np.isfinite(values).all():
+        if not len(values) or not (np.abs(values) < LARGEST).all():
             refuse("scores", "none, or what is not finite", "a number for each name", "leave out who has none")
         return cls("scores", column or "score", tuple(scores), values)
 
     def matched(self, data: Demonstrations) -> Scored:
         """Those of the demonstrators in the data; scores of unknown people or episodes are refused by name."""
-        unknown = [name for name in dict.fromkeys(self.names) if name not in data.names]
+        place = {name: number for number, name in enumerate(data.names)}
+        unknown = [name for name in dict.fromkeys(self.names) if name not in place]
         if unknown:
             got, remedy = f"scores of {listed(unknown)}", "leave these rows out, or name the data they belong to"
             refuse(self.where, got, f"demonstrators of the data: {listed(data.names)}", remedy)
-        who = np.array([data.names.index(name) for name in self.names], int)
+        who = np.array([place[name] for name in self.names], int)
         if self.numbers is None:
             return Scored(self.column, _means(who, self.values, data.demonstrators), None)
         episodes = self._episodes(data, who)
@@ -90,28 +93,40 @@ def read_scores(path: Path, column: str | None = None) -> Scores:
     success and reward, or the only other column.
     """
     try:
-        text = content(path, MOST_BYTES).decode("utf-8-sig")
+        text = content(Path(os.path.realpath(path)), MOST_BYTES, "name the table of scores").decode("utf-8-sig")
     except UnicodeDecodeError:
         refuse(path, "what is no text", "a CSV file", "name the table of scores")
+    count = max(map(text.count, "\n\r"))
+    if count > MOST_ROWS:
+        refuse(path, f"{count} lines", f"at most {MOST_ROWS}", "leave out who is not in the data")
     first = text.partition("\n")[0]
-    mark = max(",;\t", key=first.count)
+    lines = csv.reader(io.StringIO(text, newline=""), delimiter=max(",;\t", key=first.count), strict=True)
     try:
-        rows = list(csv.DictReader(io.StringIO(text), delimiter=mark, strict=True))
+        names = [name.strip() for name in next(lines, [])]
+        rows = [(lines.line_num, row) for row in lines if row]
     except csv.Error as error:
-        refuse(path, str(error), "a CSV file", "mend the file")
-    names = [name.strip() for name in next(csv.reader([first], delimiter=mark), [])]
+        refuse(path, one_line(error), "a CSV file", "mend the file")
     if WHO not in names or not rows:
         got = f"{len(rows)} rows of {listed(names)}"
         refuse(path, got, f"rows with a column {WHO!r} and a score", "name the columns in the first line")
-    rows = [{str(key).strip(): value for key, value in row.items()} for row in rows]
     chosen = _column(path, names, column)
-    kept = [(number, row) for number, row in enumerate(rows, 2) if (row[chosen] or "").strip()]
-    values = np.array([_number(path, number, chosen, row[chosen]) for number, row in kept], float)
+    counted = next((name for name in (OWN_EPISODE, EPISODE) if name in names), None)
+    used = (WHO, chosen, *(() if counted is None else (counted,)))
+    twice = [name for name in used if names.count(name) > 1]
+    if twice:
+        refuse(path, f"two columns {listed(twice)}", "every column once", "rename one of them")
+
+    places = {name: names.index(name) for name in used}
+
+    def cell(row: list[str], name: str) -> str:
+        return row[places[name]].strip() if places[name] < len(row) else ""
+
+    kept = [(line, row) for line, row in rows if cell(row, chosen)]
     if not kept:
         refuse(path, f"no value in column {chosen!r}", "a score in some row", "name another with --score")
-    counted = next((name for name in (OWN_EPISODE, EPISODE) if name in names), None)
-    numbers = None if counted is None else tuple(_whole(path, number, counted, row[counted]) for number, row in kept)
-    people = tuple((row[WHO] or "").strip() for _, row in kept)
+    values = np.array([_number(path, line, chosen, cell(row, chosen)) for line, row in kept], float)
+    numbers = None if counted is None else tuple(_whole(path, line, counted, cell(row, counted)) for line, row in kept)
+    people = tuple(cell(row, WHO) for _, row in kept)
     return Scores(printable(path), chosen, people, values, numbers, counted == OWN_EPISODE)
 
 
@@ -131,16 +146,17 @@ def _number(path: Path, line: int, name: str, value: str) -> float:
         found = float(value)
     except ValueError:
         found = np.nan
-    if not np.isfinite(found):
-        refuse(f"{printable(path)}, line {line}, {name}", repr(value), "a finite number", "mend it, or leave it empty")
+    if not abs(found) < LARGEST:
+        where = f"{printable(path)}, line {line}, {one_line(name, 40)}"
+        refuse(where, shortened(repr(value), 80), f"a finite number below {LARGEST:g}", "mend it, or leave it empty")
     return found
 
 
-def _whole(path: Path, line: int, name: str, value: str | None) -> int:
-    try:
-        return int(value or "")
-    except ValueError:
-        refuse(f"{printable(path)}, line {line}, {name}", repr(value), "the number of an episode", "mend it")
+def _whole(path: Path, line: int, name: str, value: str) -> int:
+    if not re.fullmatch("[0-9]{1,18}", value):
+        got = shortened(repr(value), 80)
+        refuse(f"{printable(path)}, line {line}, {name}", got, "the number of an episode", "mend it")
+    return int(value)
 
 
 def _means(who: np.ndarray, values: Float[np.ndarray, " R"], count: int) -> Float[np.ndarray, " D"]:

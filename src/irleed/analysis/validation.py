@@ -1,11 +1,14 @@
 """Does the expertise of a fit agree with scores that the user has? Beside what trivial statistics would say."""
 
+import dataclasses
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from irleed._io.arrays import EXPANSION
 from irleed._io.files import writing
 from irleed._io.text import name as named
 from irleed._typing import Float
@@ -19,7 +22,7 @@ from irleed.fit.result import Fit
 from irleed.report import figures
 from irleed.report.page import report
 from irleed.report.validation import scatter
-from irleed.runs.directory import ANSWER, REPORT, fingerprint, prepare, read_json
+from irleed.runs.directory import ANSWER, REPORT, fingerprint, prepare, read_json, refuse
 from irleed.runs.reader import read_fit
 from irleed.runs.results import Agreement, Validation, cell
 
@@ -36,18 +39,31 @@ class Judged:
     episode_skill: Float[np.ndarray, " E"] | None
 
     @classmethod
-    def of(cls, run: Fit | str | Path, data: Demonstrations | str | Path | None = None) -> "Judged":
-        """From a fit, or from the folder of one, whose data are read again unless they are given."""
+    def of(
+        cls,
+        run: Fit | str | Path,
+        data: Demonstrations | str | Path | None = None,
+        expansion: float = EXPANSION,
+    ) -> "Judged":
+        """From a fit, or from the folder of one, whose data are read again unless they are given.
+
+        They are read with this `expansion`: a run, which may be somebody's, does not raise the limit of memory.
+        """
         if isinstance(run, Fit):
             columns = {name: getattr(run.expertise, name) for name in ESTIMATES}
             found = {name: np.asarray(values, float) for name, values in columns.items() if values is not None}
             skill = None if run.episode_skill is None else np.asarray(run.episode_skill, float)
             return cls(run.origin.data, found, skill)
         kept = read_fit(Path(run), "make one with `irleed fit DATA --out FOLDER`")
-        loaded = data if isinstance(data, Demonstrations) else load(_source(Path(run), data, kept.config), kept.reading)
+        reading = dataclasses.replace(kept.reading, expansion=expansion)
+        loaded = data if isinstance(data, Demonstrations) else load(_source(Path(run), data, kept.config), reading)
         if kept.fingerprint is not None and kept.fingerprint != (other := fingerprint(loaded)):
             got, expected = f"SHA-256 {other[:8]}...", f"{kept.fingerprint[:8]}..., the data of the run"
             raise SpaceError("data", got=got, expected=expected, remedy="name the data that were fitted with --data")
+        names = tuple(person.name for person in kept.people)
+        if names != loaded.names:
+            got, expected = f"judgements of {listed(names)}", f"of {listed(loaded.names)}, as in the data"
+            refuse(f"{run}, {ANSWER}", got, expected, "fit again")
         answer = read_json(Path(run) / ANSWER)
         rows = answer.inners("expertise")
         there = [name for name in ESTIMATES if any(name in row for row in rows)]
@@ -63,6 +79,7 @@ def validate(
     score: str | None = None,
     data: Demonstrations | str | Path | None = None,
     out: str | Path | None = None,
+    expansion: float = EXPANSION,
 ) -> Validation:
     """Compare each demonstrator's estimates with scores, beside trivial statistics of the same data.
 
@@ -79,8 +96,9 @@ def validate(
     - `data`: the data of the run, where they are not where they were.
     - `out`: a folder for validation.json and the plot, validation.png and .pdf. In the run's own folder, the report
       gets a section about it.
+    - `expansion`: how many times its own size a file of the data may take in memory, see `irleed.data.ReadOptions`.
     """
-    judged = Judged.of(run, data)
+    judged = Judged.of(run, data, expansion)
     found = compared(judged, Scores.of(scores, score).matched(judged.data))
     if out is not None:
         folder = prepare(out)
@@ -184,7 +202,7 @@ def _source(run: Path, data: str | Path | None, config: Mapping[str, object]) ->
     """Where the data of a run are."""
     found = data if data is not None else config.get("data")
     path = None if found is None else Path(str(found))
-    if path is None or not path.exists():
+    if path is None or not os.path.exists(path):  # unlike Path.exists, False for names that are too long
         got = f"no data at {found}" if data is None else f"nothing at {data}"
         raise ConfigError(f"data of {run}", got=got, expected="the data of the run", remedy="name them with --data")
     return path

@@ -6,9 +6,10 @@ from types import FrameType
 from typing import Annotated
 
 import tyro
+from jax.errors import JaxRuntimeError
 from rich.console import Console
 
-from irleed._io.text import escaped
+from irleed._io.text import escaped, one_line
 from irleed.cli.demo import Demo
 from irleed.cli.doctor import DoctorCommand
 from irleed.cli.experiment import EXPERIMENTS, ExperimentCommand
@@ -69,6 +70,11 @@ def _main(arguments: list[str]) -> None:
     except IrleedError as error:
         print(f"irleed: {escaped(error)}", file=sys.stderr)
         sys.exit(1 if isinstance(error, DivergedError) else 2)
+    except (MemoryError, JaxRuntimeError) as error:
+        if isinstance(error, JaxRuntimeError) and "RESOURCE_EXHAUSTED" not in str(error):
+            raise
+        print(f"irleed: out of memory ({one_line(error)}); choose smaller numbers or less data", file=sys.stderr)
+        sys.exit(1)
     except KeyboardInterrupt:
         print("irleed: interrupted", file=sys.stderr)
         sys.exit(130)

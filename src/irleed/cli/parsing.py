@@ -21,7 +21,7 @@ def parsed(settings: Any, arguments: Sequence[str], prog: str, description: str 
     registry.struct_rule(_Flowing())
     helping = {"-h", "--help"} & set(arguments)  # what else is printed, such as completions, is no prose
     with contextlib.redirect_stdout(_Wrapping(sys.stdout) if helping else sys.stdout):
-        return tyro.cli(
+        found = tyro.cli(
             settings,
             prog=prog,
             description=description,
@@ -29,6 +29,10 @@ def parsed(settings: Any, arguments: Sequence[str], prog: str, description: str 
             registry=registry,
             config=(tyro.conf.DisallowNone,),  # or every default that is None would be something to type
         )
+    seed = getattr(found, "seed", None)
+    if seed is not None and abs(seed) >= 1 << 63:
+        raise ConfigError("--seed", got=seed, expected="a number of 64 bits", remedy="choose, say, 0")
+    return found
 
 
 # Flags of earlier versions, by command.

@@ -67,13 +67,17 @@ class ValidateCommand:
     out: Path | None = None
     """Folder for validation.json and the plot (validation.png, .pdf); by default the run's, whose report then has a
     section about it."""
+    expansion: float = EXPANSION
+    """How many times its own size a file of the data may take in memory, as in `irleed fit`."""
     json: bool = False
     """Print JSON instead of a table."""
 
     def run(self, console: Console) -> None:
         """Compare, write and print."""
         out = self.run_folder if self.out is None else self.out
-        found = validate(self.run_folder, self.scores, score=self.score, data=self.data, out=out)
+        found = validate(
+            self.run_folder, self.scores, score=self.score, data=self.data, out=out, expansion=self.expansion
+        )
         aside = Console(stderr=True)
         for note in found.notes:
             say(aside, f"note: {note}")

@@ -23,6 +23,7 @@ from irleed.fit.defaults import Algorithm
 from irleed.model.expertise import Expertise
 from irleed.rollout import AbstractBackend
 
+MOST_MEMBERS = 10_000
 MOST_ACTIONS = 10_000  # larger numbers are something else than choices
 WIDER = 0.05  # how much wider than the data bounds are that nobody told us, in widths
 LEAST = 1e-30  # the smallest range of actions, and one over the largest
@@ -39,6 +40,8 @@ def check(data: Demonstrations, algorithm: Algorithm, backend: AbstractBackend |
                 f": the first {lowest - 1} steps only fill the replay buffer" if lowest > 1 else ""
             )
             raise ConfigError(f"--{name}", got=value, expected=f"{lowest} or more", remedy=remedy)
+    if members > MOST_MEMBERS:
+        raise ConfigError("--members", got=members, expected=f"at most {MOST_MEMBERS:,}", remedy="choose fewer")
     if isinstance(algorithm, AbstractAgent):
         needed(backend)
     if backend is not None and data.obs.shape[1:] != backend.observation_shape:

@@ -15,6 +15,7 @@ from irleed.runs.results import Agreement, Validation
 
 SIDE, LEFT, BOTTOM, TOP = 300.0, 62.0, 240.0, 14.0
 MOST_NAMED = 30  # people whose names are written in a scatter plot
+MOST_DRAWN = 10_000  # people with a dot in the page
 PANEL = 2.3  # inches
 
 
@@ -28,7 +29,7 @@ def section(found: Validation, level: int, key: str) -> Safe:
         label = f"Rank correlation with {found.score}, with 95 % interval. The table has the values."
         forest = svg.forest(rows, label=label, axis=f"Spearman with {found.score}", references=[0.0])
         drawn.append(figure("Circles: estimates of this fit. Squares: trivial statistics of the same data.", forest))
-        drawn.append(_plot(found, next(iter(found.values))))
+        drawn += _plot(found, next(iter(found.values)))
     rows = [
         (each.name, _estimate(each) if each.spearman is not None else each.reason, _partial(each), each.people)
         for each in (*found.estimates, *found.episodes, *found.trivial)
@@ -49,13 +50,15 @@ def _partial(found: Agreement) -> Estimate | None:
     return Estimate(found.name, found.partial, found.partial_low, found.partial_high)
 
 
-def _plot(found: Validation, name: str) -> Safe:
-    """One estimate against the score, a dot for each of the people."""
+def _plot(found: Validation, name: str) -> list[Safe]:
+    """One estimate against the score, a dot for each of the people; nothing if there are none, or too many to draw."""
     rows = [
         (who, value, score)
         for who, value, score in zip(found.names, found.values[name], found.scores, strict=True)
         if value is not None and score is not None
     ]
+    if not 0 < len(rows) <= MOST_DRAWN:
+        return []
     across = svg.linear([value for _, value, _ in rows], LEFT, SIDE - svg.RIGHT)
     up = svg.linear([score for *_, score in rows], BOTTOM, TOP)
     lines = [svg.stroke(LEFT, up.place(tick), SIDE - svg.RIGHT, up.place(tick), "grid") for tick in up.ticks]
@@ -73,7 +76,7 @@ def _plot(found: Validation, name: str) -> Safe:
     )
     label = f"{name} and {found.score} of {len(rows)} people; the table has the rank correlation"
     drawn = svg.drawing(label, SIDE, BOTTOM + 44, *lines, *labels, *marks, *names)
-    return figure(f"{found.score} against {name}, a dot for each demonstrator.", drawn)
+    return [figure(f"{found.score} against {name}, a dot for each demonstrator.", drawn)]
 
 
 @styled
