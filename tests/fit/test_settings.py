@@ -13,7 +13,7 @@ from irleed.cli import main
 from irleed.cli.fit import OWN, FitCommand
 from irleed.errors import ConfigError
 from irleed.fit.settings import settings_of, with_settings
-from irleed.report.facts import USUAL
+from irleed.report.page import USUAL
 
 ALGORITHMS = [
     OfflineIrleed(), OfflineIrleed.continuous(), OnlineIrleed(), SacIrleed(), Ileed(), BehaviourCloning(), Sqil(),

@@ -33,16 +33,16 @@ from irleed.fit.options import OFFLINE, MethodName
 from irleed.fit.result import Fit
 from irleed.model.expertise import Expertise, with_interval
 from irleed.policies.tabular import TabularPolicy
-from irleed.report import compare, figures
+from irleed.report import figures
 from irleed.report.page import report
 from irleed.rollout.evaluation import ReturnEstimate
 from irleed.runs.directory import REPORT, occupied, prepare
 from irleed.runs.logging import progress_bar
+from irleed.runs.results import METHODS
 from irleed.simulation.mdp import Truth, simulate
 
 STEPS = 4_000  # a fifth of the usual, chosen for the time it takes alone
 BUNDLED, DATA = "cartpole", "demonstrations.npz"
-METHODS = {method: compare.METHODS[method] for method in OFFLINE}
 ENDS: dict[str, Ends] = {"irleed": "failure", "iq": "failure"}  # the others have no such setting
 HORIZON = 100  # steps of an episode in the gridworld
 
@@ -79,14 +79,14 @@ def cartpole(out: Path, seed: int, console: Console, *, members: int = MEMBERS, 
         "how good each of them is, is not in the data. Early termination, a fallen pole, counts as failure for IRLEED",
         "and IQ-Learn (--ends failure); ILEED and cloning have no such setting. No method learns from the rewards.",
     )
-    found = {method: fitted(folder, method, seed, members, steps) for method in METHODS}
+    found = {method: fitted(folder, method, seed, members, steps) for method in OFFLINE}
     earned = found["irleed"].returns[2:]
     console.print(_expertise(found["irleed"].expertise, truth, earned))
     say(console, *held(found["irleed"].expertise, truth["precision"]))
     rows = compared(found)
     console.print(_comparison(rows))
     say(console, highest(rows))
-    report([folder / method for method in METHODS], folder / REPORT)
+    report([folder / method for method in OFFLINE], folder / REPORT)
     say(console, *_next(folder))
 
 

@@ -26,10 +26,10 @@ from irleed.fit.options import DISCOUNT, OFFLINE, ONLINE, TABULAR, Estimator, Me
 from irleed.fit.result import Fit
 from irleed.fit.settings import settings_of
 from irleed.model.expertise import with_interval
-from irleed.report.compare import METHODS
 from irleed.rollout.evaluation import ReturnEstimate
 from irleed.runs.checkpoint import Stopped
 from irleed.runs.directory import REPORT
+from irleed.runs.results import METHODS
 
 LIKELIHOOD = "Log likelihood: of what demonstrators did, on the data that all learnt from; how well they are described."
 OWN = ("settings", "help_settings", "json")  # flags that are no arguments of `irleed.fit`, or other ones

@@ -7,9 +7,9 @@ from typing import Any
 
 from irleed._io.text import markdown
 from irleed.report.expertise import meaning, ranked
-from irleed.report.facts import PAPER
 from irleed.report.markup import counted, interval, listed, number
-from irleed.report.returns import demonstrators, policies, said
+from irleed.report.page import PAPER
+from irleed.report.returns import conclusions, demonstrators, policies
 from irleed.runs.fields import Fields, refuse
 from irleed.runs.kinds import FitRun
 
@@ -134,14 +134,13 @@ def _expertise(run: FitRun) -> str:
         )
         for person in ranked(run)
     ]
-    said = f"{meaning(run)} 90 % intervals in brackets.\n\n"
     headings = ("demonstrator", "transitions", *(["skill"] if run.by_skill else []), "precision", "bias", "weight")
-    return said + table(headings, rows)
+    return f"{meaning(run)} 90 % intervals in brackets.\n\n{table(headings, rows)}"
 
 
 def _returns(run: FitRun) -> str:
     tried = policies(run)
-    words = " ".join(map(markdown, said(run))) if tried else "The policy was not tried in an environment."
+    words = " ".join(map(markdown, conclusions(run))) if tried else "The policy was not tried in an environment."
     rows = [(markdown(row.name), interval(row), number(row.count)) for row in (*tried, *demonstrators(run))]
     return f"{words}\n" + ("\n" + table(("who", "mean return", "episodes"), rows) if rows else "")
 
@@ -152,8 +151,8 @@ def _training(run: FitRun) -> str:
     told = [f"{markdown(name)} {markdown(own)}" for name, own in versions.items()] if isinstance(versions, dict) else []
     made = f" Made with {listed(told, 20)}." if told else ""
     rows = [(_key(name), markdown(value)) for name, value in _settings(run, provenance).items()]
-    said = f"{counted(run.steps, 'step')}, {number(run.seconds)} s.{made}"
-    return f"{said}\n\n{table(('setting', 'value'), rows)}"
+    took = f"{counted(run.steps, 'step')}, {number(run.seconds)} s.{made}"
+    return f"{took}\n\n{table(('setting', 'value'), rows)}"
 
 
 def _key(name: str) -> str:

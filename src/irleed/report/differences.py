@@ -19,7 +19,7 @@ MOST_MAPS = 24
 # Cells of all maps of a page together: with values, and of pictures.
 ROOM, ROOM_OF_PICTURES = 10_000, 500_000
 MOST_LISTED = 5
-OVER, UNDER = (0, 114, 178), (213, 94, 0)  # as in the style: blue and orange, told apart by every colour vision
+OVER, UNDER = (0, 114, 178), (213, 94, 0)  # as in the style: blue and orange, departing apart by every colour vision
 
 
 def maps(run: FitRun, runs: int = 1) -> list[Safe]:
@@ -46,14 +46,14 @@ def maps(run: FitRun, runs: int = 1) -> list[Safe]:
     for who in order:
         name = run.people[who].name
         drawn.append(_map(run.grid, f"Bias of {name}", bias[who], 0.0, largest, f"its size is {number(size[who])}"))
-    said = (
+    note = (
         "Blue is wanted, orange avoided, the stronger the more. The shared reward is drawn around the middle of its "
         f"range; biases around 0, all on one scale, which ends at {number(largest)}. Where a map is pale, "
         "its demonstrator wants what all want."
     )
     left_out = len(bias) - len(order)
     more = f" The {len(order)} largest of {len(bias)} biases are shown." if left_out else ""
-    return [paragraph(said + more), element("div", *drawn, class_="maps"), where]
+    return [paragraph(note + more), element("div", *drawn, class_="maps"), where]
 
 
 def _map(grid: tuple[int, int], title: str, values, middle: float, spread: float, note: str) -> Safe:
@@ -121,12 +121,12 @@ def departures(run: FitRun, key: str, runs: int = 1) -> list[Safe]:
     if found is None:
         return [paragraph("The run does not say where demonstrators depart from the shared policy.")]
     names = [person.name for person in run.people]
-    told = [names[who] for who, own in found.people if own and found.mean[who] > 0]
-    said = (
+    departing = [names[who] for who, own in found.people if own and found.mean[who] > 0]
+    note = (
         "How far an action departs is its surprise under the shared policy beyond what is usual in that situation (its "
         "entropy): 0 on average for someone who acts by that policy. "
     )
-    most = f"Those who depart most: {listed(told[:3])}." if told else "Nobody departs from it on average."
+    most = f"Those who depart most: {listed(departing[:3])}." if departing else "Nobody departs from it on average."
     shares = " and ".join(f"{share:.0%}" for share in found.explained)
     seen = (
         "Each panel: situations of one demonstrator (coloured) among those of all (grey), by the two principal "
@@ -139,7 +139,7 @@ def departures(run: FitRun, key: str, runs: int = 1) -> list[Safe]:
     hidden = element("svg", defined, width="0", height="0", aria_hidden="true", class_="hidden")
     panels = [_panel(found, names[who], who, own, cloud, scale) for who, own in found.people]
     return [
-        paragraph(said + most),
+        paragraph(note + most),
         hidden,
         paragraph(seen, kind="note"),
         element("div", *panels, class_="maps"),
@@ -186,12 +186,12 @@ def _situations(run: FitRun, found: Departures, names: list[str], room: int) -> 
     frames, behind = _frames(run, found, names, room), _table(run, found, names)
     if not frames:
         return [behind]
-    said = (
+    note = (
         "What they observed, and their action instead of the most probable one, with probabilities under the shared "
         "policy."
     )
     arrows = " Filled arrows: the push they gave; outlined: the most probable." if _pole(run) else ""
-    return [paragraph(said + arrows, kind="note"), *frames, details("These situations as a table", behind)]
+    return [paragraph(note + arrows, kind="note"), *frames, details("These situations as a table", behind)]
 
 
 def _frames(run: FitRun, found: Departures, names: list[str], room: int) -> list[Safe]:

@@ -1,21 +1,30 @@
 """The demonstrators: skill, precision and bias with their intervals, and which differences these do not support."""
 
 import math
+import statistics
 from bisect import bisect_left
+from collections.abc import Sequence
 
 import numpy as np
 
 from irleed._typing import Float
 from irleed.fit.posterior import better
-from irleed.report import episodes, svg
+from irleed.report import svg
 from irleed.report.markup import Safe, counted, details, element, figure, listed, number, paragraph, part, table
-from irleed.runs.kinds import Estimate, FitRun, Person
+from irleed.runs.kinds import EpisodeSkill, Estimate, FitRun, Person
+from irleed.runs.validation import Agreement, Validation
 
 MOST_DRAWN, MOST_ROWS = 40, 500
+MOST_DOTS = 200  # episodes of a demonstrator
 MOST_CROSSED = 12  # demonstrators in the table of pairs
 MOST_GROUPS = 6
-MOST_NAMED = 8
+MOST_NAMED, MOST_EPISODES_NAMED = 8, 6
 FEW_MEMBERS = 5
+FEWEST = 4  # episodes of a demonstrator, for one of them to be an outlier
+SPREADS, LEAST = 3.0, 0.1  # of an outlier from the median: in standard deviations, and in skill
+DEVIATION = 1.4826  # the standard deviation of a normal variable over its median absolute deviation
+SIDE, LEFT, BOTTOM, TOP = 300.0, 62.0, 240.0, 14.0  # of the plot of scores
+Episodes = dict[str, list[EpisodeSkill]]  # by the name of the demonstrator
 MARGIN = 1.645  # standard deviations from the mean to an end of a 90 % interval
 SURE = 0.95  # the probability from which the order of two demonstrators is called certain
 SKILL = (
@@ -41,18 +50,18 @@ def section(run: FitRun, level: int, key: str) -> Safe:
     if biases:
         caption = f"Bias: relative to the shared {_values(run)}; 0 is none; same order."
         plots.append(_plot(biases, caption, "bias, with 90 % interval", (0.0,)))
-    found = episodes.by_demonstrator(run, order)
-    plots += [episodes.plot(found)] if found else []
+    episodes = by_demonstrator(run, order)
+    plots += [_episode_plot(episodes)] if episodes else []
     return part(
         level,
         "The demonstrators",
         key,
-        *(paragraph(sentence) for sentence in said(run)),
+        *(paragraph(sentence) for sentence in conclusions(run)),
         paragraph(meaning(run), kind="note"),
         element("div", *plots, class_="figures"),
         _all(run, order),
         *_crossed(run, order),
-        *(episodes.contents(found) if found else []),
+        *(_episode_table(episodes) if episodes else []),
     )
 
 
@@ -117,7 +126,7 @@ def chances(order: list[Person]) -> Float[np.ndarray, "D D"]:
     return better(value, (value - np.array(low)) / MARGIN)
 
 
-def said(run: FitRun) -> list[str]:
+def conclusions(run: FitRun) -> list[str]:
     """What the numbers support, and what they do not."""
     if len(run.people) == 1:
         return ["There is one demonstrator, and so nobody to compare with."]
@@ -252,3 +261,135 @@ def _versus(row: Estimate, column: Estimate) -> str:
     if not row.apart(column):
         return "overlap"
     return "more precise" if row.value > column.value else "less precise"
+
+
+def by_demonstrator(run: FitRun, order: Sequence[Person]) -> Episodes:
+    """The episodes of each demonstrator, in the order of the ranking."""
+    own: Episodes = {person.name: [] for person in order}
+    for each in run.episodes:
+        own[run.people[each.who].name].append(each)
+    return {name: found for name, found in own.items() if found}
+
+
+def _episode_plot(found: Episodes) -> Safe:
+    """A strip of episodes for each demonstrator."""
+    rows = [(name, _dots(own)) for name, own in list(found.items())[:MOST_DRAWN]]
+    drawn = svg.dotted(
+        rows,
+        label=f"skill in each episode of {counted(len(rows), 'demonstrator')} from top to bottom, in the order of the "
+        "ranking. The table has the values.",
+        axis="skill in an episode",
+        references=(0.0, 1.0),
+    )
+    left = f" The first {MOST_DRAWN} of {len(found)} demonstrators." if len(found) > MOST_DRAWN else ""
+    return figure(f"Skill in each episode; orange: unlike the demonstrator's other episodes.{left}", drawn)
+
+
+def _episode_table(found: Episodes) -> list[Safe]:
+    """Outliers by number, and all episodes as a table."""
+    rows = []
+    for name, own in found.items():
+        odd = outliers(own)
+        rows += [(name, each.episode, each.value, "yes" if each in odd else "") for each in own]
+    more = f"; the first {MOST_ROWS} of {len(rows)}" if len(rows) > MOST_ROWS else ""
+    caption = (
+        f"Skill in each episode, drawn towards the demonstrator's where the episode is short{more}; numbers from 0"
+    )
+    values = table(caption, ["demonstrator", "episode", "skill", "unlike the others"], rows[:MOST_ROWS])
+    return [paragraph(_outliers_named(found)), details("Skill in each episode", values)]
+
+
+def outliers(found: Sequence[EpisodeSkill]) -> list[EpisodeSkill]:
+    """Episodes of one demonstrator that are far from their median, the farthest first."""
+    if len(found) < FEWEST:
+        return []
+    middle = statistics.median(each.value for each in found)
+    spread = DEVIATION * statistics.median(abs(each.value - middle) for each in found)
+    far = [each for each in found if abs(each.value - middle) > max(SPREADS * spread, LEAST)]
+    return sorted(far, key=lambda each: -abs(each.value - middle))
+
+
+def _outliers_named(found: Episodes) -> str:
+    most = MOST_EPISODES_NAMED
+    odd = {name: outliers(own) for name, own in found.items()}
+    told = [
+        f"{name}: " + listed([f"{each.episode} (skill {_short(each.value)})" for each in own], most)
+        for name, own in odd.items()
+        if own
+    ]
+    if not told:
+        return "No episode differs much in skill from the others of its demonstrator."
+    more = f"; and of {counted(len(told) - most, 'more demonstrator')}" if len(told) > most else ""
+    return f"Episodes unlike the others of their demonstrator, by number: {'; '.join(told[:most])}{more}."
+
+
+def _dots(own: Sequence[EpisodeSkill]) -> list[tuple[float, str, bool]]:
+    """As many as can be drawn, outliers among them."""
+    odd = outliers(own)
+    usual = [each for each in own if each not in odd]
+    usual = usual[:: max(1, -(-len(usual) // MOST_DOTS))]
+    return [
+        (each.value, f"episode {each.episode}: skill {_short(each.value)}", each in odd)
+        for each in [*usual, *odd[:MOST_DOTS]]
+    ]
+
+
+def _short(value: float) -> str:
+    return f"{value:.2f}".replace("-", "\u2212")
+
+
+def scores_section(found: Validation, level: int, key: str) -> Safe:
+    """Whether the expertise adds anything, the rank correlations, and a plot of the first estimate."""
+    words = [paragraph(found.said), *(paragraph(note, kind="note") for note in found.notes)]
+    known = [each for each in (*found.estimates, *found.episodes, *found.trivial) if each.spearman is not None]
+    drawn = []
+    if known:
+        rows = [(_estimate(each), int(each.trivial)) for each in known]
+        label = f"Rank correlation with {found.score}, with 95 % interval. The table has the values."
+        forest = svg.forest(rows, label=label, axis=f"Spearman with {found.score}", references=[0.0])
+        drawn.append(figure("Circles: estimates of this fit. Squares: trivial statistics of the same data.", forest))
+        drawn.append(_scatter(found, next(iter(found.values))))
+    rows = [
+        (each.name, _estimate(each) if each.spearman is not None else each.reason, _partial(each), each.people)
+        for each in (*found.estimates, *found.episodes, *found.trivial)
+    ]
+    caption = f"Rank correlations with {found.score}; 95 % bootstrap intervals over people"
+    headings = ["what", "Spearman", f"partial, given {' and '.join(found.given)}", "people"]
+    inside = element("div", *drawn, class_="figures"), table(caption, headings, rows)
+    return part(level, "Beside scores that are known", key, *words, *inside)
+
+
+def _estimate(found: Agreement) -> Estimate:
+    return Estimate(found.name, found.spearman or 0.0, found.low, found.high)
+
+
+def _partial(found: Agreement) -> Estimate | None:
+    low, high = found.partial_low, found.partial_high
+    return None if found.partial is None else Estimate(found.name, found.partial, low, high)
+
+
+def _scatter(found: Validation, name: str) -> Safe:
+    """One estimate against the score, a dot for each of the people."""
+    rows = [
+        (who, value, score)
+        for who, value, score in zip(found.names, found.values[name], found.scores, strict=True)
+        if value is not None and score is not None
+    ]
+    across = svg.linear([value for _, value, _ in rows], LEFT, SIDE - svg.RIGHT)
+    up = svg.linear([score for *_, score in rows], BOTTOM, TOP)
+    lines = [svg.stroke(LEFT, up.place(tick), SIDE - svg.RIGHT, up.place(tick), "grid") for tick in up.ticks]
+    labels = [svg.words(LEFT - 8, up.place(tick) + 4, number(tick), "end", "tick") for tick in up.ticks]
+    labels += [svg.words(across.place(tick), BOTTOM + 18, number(tick), "middle", "tick") for tick in across.ticks]
+    marks = []
+    for who, value, score in rows:
+        place = f"translate({across.place(value):g} {up.place(score):g})"
+        tip = f"{who}: {name} {number(value)}, {found.score} {number(score)}"
+        mark = element("path", d=svg.SHAPES[0], class_="mark group-0")
+        marks.append(element("g", mark, transform=place, data_tip=tip))
+    names = (
+        svg.words(SIDE / 2, BOTTOM + 36, name, "middle", "axis"),
+        svg.words(LEFT, TOP - 3, found.score, "start", "axis"),
+    )
+    label = f"{name} and {found.score} of {len(rows)} people; the table has the rank correlation"
+    drawn = svg.drawing(label, SIDE, BOTTOM + 44, *lines, *labels, *marks, *names)
+    return figure(f"{found.score} against {name}, a dot for each demonstrator.", drawn)

@@ -26,10 +26,11 @@ from irleed.errors import ConfigError
 P = ParamSpec("P")
 
 COLUMN, PAGE = 3.4, 7.0  # widths in inches: of a column, of both
-TALLEST = 24.0
+TALLEST, PANEL = 24.0, 2.3  # of a figure with a row for each demonstrator; side of a scatter plot
 # Okabe and Ito's colours, told apart by every kind of colour vision; markers tell the same in grey.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")  # one more than colours: together they tell 42 curves apart
+MOST_NAMED = 30  # people whose names are written in a scatter plot
 MISSING = "0.88"
 STYLE: dict[Any, Any] = {
     "font.size": 8,
@@ -341,4 +342,31 @@ def learning_curves(
     for axes in every[len(panels) :]:
         axes.set_visible(False)
     figure.legend(*every[0].get_legend_handles_labels(), frameon=False, loc="outside right upper")
+    return figure
+
+
+@styled
+def scatter(
+    names: Sequence[str],
+    panels: Mapping[str, tuple[Float[Array, " D"], Float[Array, " D"]]],
+    titles: Mapping[str, str],
+    score: str,
+) -> Figure:
+    """Scores against estimates, a panel for each: by its title, what is on the horizontal axis and the score."""
+    across = min(len(panels), 3)
+    down = -(-len(panels) // across)
+    figure = Figure(figsize=(PANEL * across, PANEL * down), layout="constrained")
+    grid = figure.subplots(down, across, squeeze=False)
+    for axes, (title, (values, scores)) in zip(grid.flat, panels.items(), strict=False):
+        axes.plot(np.asarray(values), np.asarray(scores), "o", color=COLOURS[0], alpha=0.8)
+        axes.set_title(titles.get(title, title), parse_math=False)
+        axes.set_xlabel(title, parse_math=False)
+        axes.set_ylabel(score, parse_math=False)
+        axes.spines[["top", "right"]].set_visible(False)
+        if len(values) == len(names) <= MOST_NAMED and len(panels) <= 3:
+            for who, x, y in zip(names, values, scores, strict=True):
+                label = shortened(escaped(who), LONGEST_NAME)
+                axes.annotate(label, (x, y), fontsize=4, color="0.4", xytext=(2, 2), textcoords="offset points")
+    for axes in grid.flat[len(panels) :]:
+        axes.set_axis_off()
     return figure

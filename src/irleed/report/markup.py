@@ -1,18 +1,24 @@
-"""HTML that cannot be broken by what is in it, and pictures as data URIs."""
+"""HTML in which text is escaped, pages as files, and pictures as data URIs."""
 
 import base64
 import html
 import struct
 import zlib
 from collections.abc import Iterable, Sequence
+from importlib.resources import files
+from pathlib import Path
 
 import numpy as np
 
+from irleed._io.files import beside
 from irleed._io.text import shortened, visible
 from irleed._typing import Shaped
+from irleed.errors import ConfigError
 from irleed.runs.kinds import Estimate
 
 COLOUR_TYPES = {1: 0, 3: 2, 4: 6}  # by channels: grey, colour, colour with opacity
+VOID = ("meta", "img", "br")
+LONGEST = 5_000  # characters of a piece of text
 
 
 def data_uri(pixels: Shaped[np.ndarray, "H W C"]) -> str:
@@ -21,21 +27,44 @@ def data_uri(pixels: Shaped[np.ndarray, "H W C"]) -> str:
     head = struct.pack(">IIBBBBB", width, height, 8, COLOUR_TYPES[channels], 0, 0, 0)
     # Every row starts with the number of its filter; 0 is none.
     rows = np.pad(pixels.reshape(height, width * channels), ((0, 0), (1, 0)))
-    chunks = (b"IHDR", head), (b"IDAT", zlib.compress(rows.tobytes(), 9)), (b"IEND", b"")
-    picture = b"\x89PNG\r\n\x1a\n" + b"".join(_chunk(name, body) for name, body in chunks)
+    picture = b"\x89PNG\r\n\x1a\n"
+    for name, body in ((b"IHDR", head), (b"IDAT", zlib.compress(rows.tobytes(), 9)), (b"IEND", b"")):
+        picture += struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body))
     return "data:image/png;base64," + base64.b64encode(picture).decode()
-
-
-def _chunk(name: bytes, body: bytes) -> bytes:
-    return struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body))
-
-
-VOID = ("meta", "img", "br")
-LONGEST = 5_000  # characters of a piece of text
 
 
 class Safe(str):
     """HTML that was made here."""
+
+
+def document(title: str, policy: str, *body: object) -> str:
+    """A whole page; `policy` is what it may load and run, whatever names in the data hold."""
+    head = element(
+        "head",
+        element("meta", charset="utf-8"),
+        element("meta", http_equiv="Content-Security-Policy", content=policy),
+        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        element("meta", name="color-scheme", content="light dark"),
+        element("title", title),
+        element("style", Safe(asset("style.css"))),
+    )
+    return f"<!DOCTYPE html>\n{element('html', head, element('body', *body), lang='en')}\n"
+
+
+def asset(name: str) -> str:
+    """A file that comes with the package."""
+    return (files("irleed") / "report" / name).read_text(encoding="utf-8")
+
+
+def write_page(path: Path, page: str, flag: str) -> Path:
+    """Write a page; where that fails, the error names the `flag` that chooses the path."""
+    try:
+        with beside(path) as file:
+            file.write(page.encode())
+    except OSError as error:
+        got, remedy = error.strerror or str(error), f"choose another with {flag}"
+        raise ConfigError(f"{flag} {path}", got=got, expected="a place to write", remedy=remedy) from error
+    return path
 
 
 def text(value: object) -> Safe:

@@ -13,7 +13,7 @@ MOST_FILM = 1_000_000  # characters of films on a page
 def section(run: FitRun, level: int, key: str, room: int = MOST_FILM) -> Safe:
     """Returns with intervals, or why there are none; and a film, if there is room for its characters."""
     rows = [(row, 1) for row in policies(run)] + [(row, 0) for row in demonstrators(run)]
-    words = [paragraph(sentence) for sentence in said(run)]
+    words = [paragraph(sentence) for sentence in conclusions(run)]
     if not rows:
         return part(level, "The policy", key, *words, *_film(run, room))
     shown = rows[:MOST_DRAWN]
@@ -48,17 +48,17 @@ def _film(run: FitRun, room: int) -> list[Safe]:
     if isinstance(film, str):
         return [paragraph(f"No film of an episode: {film}", kind="note")]
     each = "every step" if film.every == 1 else f"one step in {film.every}"
-    said = (
+    caption = (
         f"An episode by the policy's greedy actions, from seed {film.seed}: return {number(film.total)} in "
         f"{counted(film.steps, 'step')}; {each} is shown."
     )
-    label = f"{name(run.config.get('env'))}: {said}"
+    label = f"{name(run.config.get('env'))}: {caption}"
     moves = len(film.moving) + len(film.still) <= room  # or the still picture has to do
     shown = (
         *([element("img", src=film.moving, alt=label, class_="moving")] if moves else []),
         element("img", src=film.still, alt=f"{label} A few frames.", class_="still" if moves else None),
     )
-    inside = element("figure", element("figcaption", said), *shown)
+    inside = element("figure", element("figcaption", caption), *shown)
     return [element("details", element("summary", "A film of the policy"), inside, class_="film", open=True)]
 
 
@@ -80,7 +80,7 @@ def _own(run: FitRun) -> list[Estimate]:
     return last if [row.name for row in last] == names else []
 
 
-def said(run: FitRun) -> list[str]:
+def conclusions(run: FitRun) -> list[str]:
     """How the policy compares with the best demonstrator, as far as the intervals tell."""
     tried, shown = policies(run), demonstrators(run)
     if not tried:
@@ -106,13 +106,13 @@ def said(run: FitRun) -> list[str]:
 def _computed(tried: list[Estimate], shown: list[Estimate]) -> list[str]:
     """The same of a policy whose returns were computed, by its greedy actions and by sampled ones."""
     first, second = tried
-    said = f"The policy earns {interval(first)} by its greedy actions and {interval(second)} by sampled ones, exactly."
+    earns = f"The policy earns {interval(first)} by its greedy actions and {interval(second)} by sampled ones, exactly."
     how = (
         "Returns are undiscounted and by the true reward of the MDP: of the policy what is expected over as many steps "
         "as the longest demonstration has, so that it needs no interval; of the demonstrators what they did."
     )
     if not shown:
-        return [said, how]
+        return [earns, how]
     best = shown[0]
     verdicts = [
         "not told apart from" if not row.apart(best) else "more than" if row.value > best.value else "less than"
@@ -121,7 +121,7 @@ def _computed(tried: list[Estimate], shown: list[Estimate]) -> list[str]:
     which = (
         f"Both are {verdicts[0]}" if verdicts[0] == verdicts[1] else "The first is {}, the second {}".format(*verdicts)
     )
-    return [f"{said} {which} what the best demonstrator, {best.name}, earned: {interval(best)}.", how]
+    return [f"{earns} {which} what the best demonstrator, {best.name}, earned: {interval(best)}.", how]
 
 
 def learning(run: FitRun, level: int, key: str) -> Safe:

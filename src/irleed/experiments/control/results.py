@@ -1,4 +1,4 @@
-"""What the control experiment amounts to: rows, a summary beside the paper's Table 1, tables and pictures."""
+"""Results of the control experiment: rows, a summary beside the paper's Table 1, tables and figures."""
 
 from typing import Any
 
@@ -11,11 +11,9 @@ from scipy.stats import trim_mean
 
 from irleed._typing import Array, Float
 from irleed.algorithms.agent import AbstractAgent
-from irleed.analysis.agreement import rank_correlation
+from irleed.analysis.statistics import bootstrap_interval, paired_difference, rank_correlation
 from irleed.experiments import paper
-from irleed.experiments.control.config import METHODS, ORACLES, ControlConfig
-from irleed.experiments.control.protocol import Outcome
-from irleed.experiments.statistics import difference, interval
+from irleed.experiments.control.protocol import METHODS, ORACLES, ControlConfig, Outcome
 from irleed.report import figures
 from irleed.runs.results import DEMONSTRATED, Results, Row, method_name
 
@@ -93,7 +91,7 @@ def _greedy(row: Row, method: str) -> bool:
 
 def _spread(values: Float[Array, " N"], best: Float[Array, " N"]) -> dict[str, Any]:
     """Mean return, and relative to the mean best demonstrator; with 95 % bootstrap intervals over seeds."""
-    (low, high), (relative_low, relative_high) = interval(values), interval(values, best)
+    (low, high), (relative_low, relative_high) = bootstrap_interval(values), bootstrap_interval(values, best)
     return {
         "mean": float(values.mean()),
         "std": float(values.std()),
@@ -108,7 +106,7 @@ def _spread(values: Float[Array, " N"], best: Float[Array, " N"]) -> dict[str, A
 
 
 def _summary(config: ControlConfig, outcome: Outcome) -> dict[str, object]:
-    """How IRLEED compares with the others on the same data, how precisions rank, and what diverged."""
+    """Differences between IRLEED and the others on the same data, rank correlations of precision, diverged runs."""
     summary: dict[str, object] = {
         f"diverged_{name}": int(np.sum(lanes.diverged >= 0)) for name, lanes in outcome.lanes.items()
     }
@@ -124,7 +122,7 @@ def _differences(config: ControlConfig, outcome: Outcome, ours: str, others: lis
     """Low, mean and high of the paired differences in greedy return."""
     greedy = {name: lanes.greedy for name, lanes in outcome.lanes.items()}
     return {
-        f"{ours}_minus_{name}_{setting.name}": difference(greedy[ours][i], greedy[name][i])
+        f"{ours}_minus_{name}_{setting.name}": paired_difference(greedy[ours][i], greedy[name][i])
         for i, setting in enumerate(config.chosen(outcome.task))
         for name in others
     }
@@ -145,7 +143,7 @@ def _ranks(config: ControlConfig, outcome: Outcome, ours: str) -> dict[str, floa
 
 
 def diverged(outcomes: list[Outcome]) -> list[str]:
-    """A line for every method of which runs diverged: how many, and the first of them with its step."""
+    """A line for every method with diverged runs: how many, and the first of them with its step."""
     lines = []
     for outcome in outcomes:
         for name, lanes in outcome.lanes.items():

@@ -1,30 +1,178 @@
-"""The paper's experiments: every method in every setting, with intervals."""
+"""Runs side by side, methods beside a fit, and experiments: every method in every setting, with intervals."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import zip_longest
+from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from irleed.report import svg
+from irleed.report import returns, svg
+from irleed.report.expertise import compared, judged, ranked
 from irleed.report.markup import Safe, counted, details, element, figure, listed, number, paragraph, part, table
 from irleed.runs.fields import Fields
-from irleed.runs.kinds import Estimate, ExperimentRun
-from irleed.runs.results import RETURN, Row
+from irleed.runs.kinds import Estimate, ExperimentRun, FitRun, Person, Run
+from irleed.runs.results import METHODS, RETURN, Row
 
+MOST_PEOPLE = 12
 MOST_PANELS = 16  # settings that have a plot each; more are a table with colours
 MOST_ROWS = 30  # of the summary that are shown at once
 STRONGEST = 45  # percent of a colour behind text, which has to stay readable
 
 
-def sections(run: ExperimentRun, level: int, key: str) -> list[Safe]:
+def section(runs: list[Run], level: int, key: str) -> Safe:
+    """Fits beside fits, experiments beside experiments."""
+    fits = [run for run in runs if isinstance(run, FitRun)]
+    experiments = [run for run in runs if isinstance(run, ExperimentRun)]
+    inside = _fits(fits) if fits else []
+    if experiments:
+        means = [method_means(run.results.rows) for run in experiments]
+        methods = list(dict.fromkeys(name for mean in means for name in mean))
+        rows = [(method, *(mean.get(method) for mean in means)) for method in methods]
+        caption = "Mean over settings of every method's greedy return; settings may differ between runs"
+        inside.append(table(caption, ["method", *(run.label for run in experiments)], rows))
+    return part(level, "Comparison", key, *inside)
+
+
+def beside(run: FitRun, level: int, key: str) -> Safe:
+    """One fit beside the other methods that were fitted with it."""
+    order = {_method(name): place for place, name in enumerate(METHODS)}
+    called = [replace(each, label=_method(each.config.get("algorithm"))) for each in (run, *run.baselines)]
+    called[1:] = sorted(called[1:], key=lambda each: order.get(each.label, len(order)))
+    lost = listed([_method(name) for name in run.unfinished])
+    notes = [paragraph(f"Not here, as training did not come to an end: {lost}.", kind="note")] if lost else []
+    size = ", and ensembles of the same size" if run.networks else ""
+    playing = [each.label for each in called if str(each.config.get("env")) != "None"]
+    if run.networks and 0 < len(playing) < len(called):
+        size += f"; {listed(playing)} learnt by playing, the others from the data alone"
+    note = (
+        f"The same data{size}. Log likelihood is that of an action of the demonstrators as "
+        "each method models them, on the data that it learnt from: how well they are described, not how good the "
+        "policy is."
+    )
+    values = _overview("Methods; 90 % intervals in brackets", "method", called, "algorithm", "data")
+    return part(level, "Other methods", key, paragraph(note), *notes, values, _plots(called))
+
+
+def _method(name: object) -> str:
+    return METHODS.get(str(name), str(name))
+
+
+def _likelihood(run: FitRun) -> float | None:
+    """Of an action, on average over all."""
+    known = [(person.log_likelihood, person.transitions) for person in run.people if person.log_likelihood is not None]
+    total = sum(transitions for _, transitions in known)
+    return sum(value * transitions for value, transitions in known) / total if total else None
+
+
+def _fits(runs: list[FitRun]) -> list[Safe]:
+    files = {_file(run.config.get("data")) for run in runs}
+    known = ["data"] if len(files) == 1 and len(runs) > 1 else []  # each run's section says it
+    known += ["algorithm"] if all(run.label == run.config.get("algorithm") for run in runs) else []
+    return [_same_data(runs), _overview("Runs; 90 % intervals in brackets", "run", runs, *known), _plots(runs)]
+
+
+def _overview(caption: str, first: str, runs: list[FitRun], *left_out: str) -> Safe:
+    """A row for each run; columns that have nothing to say, or nothing new, are left out."""
+    rows = [
+        {
+            first: run.label,
+            "algorithm": run.config.get("algorithm"),
+            "data": _file(run.config.get("data")),
+            "steps": run.steps,
+            **dict(zip_longest(("return, greedy actions", "return, sampled actions"), returns.policies(run)[:2])),
+            "log likelihood": _likelihood(run),
+            "ranked first": compared(run)[0].name if judged(run) else "does not rank",
+        }
+        for run in runs
+    ]
+    shown = [key for key in rows[0] if key not in left_out and any(row[key] is not None for row in rows)]
+    return table(caption, shown, [[row[key] for key in shown] for row in rows])
+
+
+def _plots(runs: list[FitRun]) -> Safe:
+    skilled = [(n, run) for n, run in enumerate(runs) if run.by_skill]
+    ranking = [(n, run) for n, run in enumerate(runs) if judged(run)]
+    plots = [
+        _returns(runs),
+        _estimates(skilled, "skill", lambda person: person.skill, (0.0, 1.0)),
+        _estimates(ranking, "precision", lambda person: person.precision, (1.0,), log=True),
+    ]
+    return element("div", *(plot for plot in plots if plot is not None), class_="figures")
+
+
+def _file(path: object) -> str | None:
+    """The name alone: the folders before it are somebody's own."""
+    return None if path is None else Path(str(path)).name
+
+
+def _same_data(runs: list[FitRun]) -> Safe:
+    """Whether the runs can be compared at all."""
+    facts = [None if run.facts is None else run.facts.plain() for run in runs]
+    if any(fact is None for fact in facts):
+        return paragraph("Not all runs say what data they come from: compare them only if you know it.")
+    if any(fact != facts[0] for fact in facts):
+        return paragraph("The runs come from different data: differences may be those of the data.", kind="warning")
+    return paragraph("All runs come from data that are the same in every count and range.")
+
+
+def _returns(runs: list[FitRun]) -> Safe | None:
+    rows = [(named(row, run.label), n) for n, run in enumerate(runs) for row in returns.policies(run)[:1]]
+    if not rows:
+        return None
+    shown = returns.demonstrators(runs[0])
+    if shown:
+        rows.append((named(shown[0], f"best: {shown[0].name}"), len(runs)))
+    label = f"Mean return of each run's policy: {listed([f'{e.name} {number(e.value)}' for e, _ in rows])}"
+    axis = "mean return, with 90 % interval"
+    return figure(
+        "Mean return of each policy with greedy actions, and of the best demonstrator.",
+        svg.forest(rows, label=label, axis=axis),
+    )
+
+
+def _estimates(
+    numbered: list[tuple[int, FitRun]],
+    what: str,
+    of: Callable[[Person], Estimate | None],
+    references: tuple[float, ...],
+    *,
+    log: bool = False,
+) -> Safe | None:
+    """One estimate of each demonstrator in every run that has it; runs have their numbers, which are colours."""
+    if len(numbered) < 2:
+        return None
+    names = [person.name for person in ranked(numbered[0][1])][:MOST_PEOPLE]
+    by_run = [(n, run, {p.name: found for p in run.people if (found := of(p)) is not None}) for n, run in numbered]
+    rows = [
+        (named(known[name], f"{name} · {run.label}"), n) for name in names for n, run, known in by_run if name in known
+    ]
+    label = f"{what.capitalize()} of {listed(names, MOST_PEOPLE)} in {listed([run.label for _, run in numbered])}"
+    drawn = svg.forest(rows, label=label, axis=f"{what}, with 90 % interval", log=log, references=references)
+    values = table(
+        f"{what.capitalize()} in each run",
+        ["demonstrator", *(run.label for _, run in numbered)],
+        [(name, *(known.get(name) for _, _, known in by_run)) for name in names],
+    )
+    caption = f"{what.capitalize()} of each demonstrator in each run: a colour and a shape for each run."
+    return figure(caption, drawn, values)
+
+
+def named(estimate: Estimate, name: str) -> Estimate:
+    """The same under another name."""
+    return Estimate(name, estimate.value, estimate.low, estimate.high, estimate.count)
+
+
+def experiment_sections(run: ExperimentRun, level: int, key: str) -> list[Safe]:
     """What was compared, and how it came out."""
     parts = []
     measure = run.results.measure
-    for number_, (task, rows) in enumerate(_tasks(run).items()):
+    for place, (task, rows) in enumerate(_tasks(run).items()):
         settings = list(dict.fromkeys(_setting(row) for row in rows if row.learnt))
         what = "Returns" if measure == RETURN else measure
         title = f"{what}: {task}" if task else what
         inside = _panels(rows, settings, measure) if len(settings) <= MOST_PANELS else _maps(rows)
-        parts.append(part(level, title, f"{key}-{number_}", *inside, _all(rows, measure)))
+        parts.append(part(level, title, f"{key}-{place}", *inside, _all(rows, measure)))
     facts = [(name.replace("_", " "), _plain(run, name, value)) for name, value in run.results.summary.items()]
     summary = table("Over all settings; differences with 95 % intervals", ["what", "value"], facts)
     shown = details("All of the summary", summary) if len(facts) > MOST_ROWS else summary
@@ -32,7 +180,7 @@ def sections(run: ExperimentRun, level: int, key: str) -> list[Safe]:
     return parts
 
 
-def said(run: ExperimentRun) -> list[str]:
+def conclusions(run: ExperimentRun) -> list[str]:
     """What came out, in a sentence for each task."""
     sentences = []
     for task, rows in _tasks(run).items():
