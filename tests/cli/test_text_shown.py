@@ -11,7 +11,7 @@ from rich.console import Console
 from irleed._io.files import CHECKSUM, write_signed
 from irleed._io.text import say
 from irleed.cli import main
-from irleed.cli.fit import returns_table
+from irleed.cli.runs import returns_table
 from irleed.data import Demonstrations, Episode, save
 from irleed.export import export
 from irleed.model.expertise import Expertise

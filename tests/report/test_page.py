@@ -11,7 +11,7 @@ import pytest
 import tyro
 
 from irleed.cli import main
-from irleed.cli.fit import FitCommand
+from irleed.cli.runs import FitCommand
 from irleed.errors import ConfigError, DataError
 from irleed.report import comparison, differences, expertise, returns
 from irleed.report.page import USUAL, command, page, report

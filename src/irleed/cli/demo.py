@@ -22,7 +22,7 @@ from irleed._io.files import writing
 from irleed._io.text import cell, say, shell
 from irleed.algorithms.tabular.planning import Averaged
 from irleed.algorithms.tabular.visitation import expected_return
-from irleed.cli.fit import compared, highest
+from irleed.cli.runs import compared, highest
 from irleed.data import Demonstrations, load, save
 from irleed.envs.jax import CartPole
 from irleed.envs.mdp import Gridworld, paper_gridworld, save_mdp

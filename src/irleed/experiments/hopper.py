@@ -35,11 +35,11 @@ from irleed.experiments import check_chosen, check_least, check_steps, computed_
 from irleed.policies.ensemble import EnsemblePolicy
 from irleed.report import figures
 from irleed.rollout import HostBackend, greedy_action, sampled_action
-from irleed.rollout.host import learn_and_evaluate
+from irleed.rollout.backends import learn_and_evaluate
 from irleed.runs.checkpoint import Checkpointer
 from irleed.runs.directory import plain
 from irleed.runs.results import DEMONSTRATED, Results, Row, method_name
-from irleed.simulation.policies import teacher
+from irleed.simulation.critics import teacher
 
 ENV_ID = "Hopper-v5"
 POLICIES = ("A", "B", "C")  # an expert, one half trained, one hardly trained
