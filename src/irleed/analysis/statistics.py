@@ -9,7 +9,7 @@ from scipy.stats import rankdata
 from irleed._typing import Array, Float, Int
 from irleed.data import Demonstrations
 from irleed.data.transitions import are_choices
-from irleed.model.expertise import Expertise
+from irleed.model import Expertise
 from irleed.runs.validation import Agreement
 
 TAILS = (0.025, 0.975)  # quantiles of a 95 % interval

@@ -25,8 +25,8 @@ from irleed.data.formats.base import refuse
 from irleed.data.validation import listed
 from irleed.errors import ConfigError, SpaceError
 from irleed.fit.result import Fit
+from irleed.report import report
 from irleed.report.figures import save, scatter
-from irleed.report.page import report
 from irleed.runs.directory import ANSWER, REPORT, fingerprint, prepare
 from irleed.runs.fields import content, read_json
 from irleed.runs.reader import read_fit

@@ -21,8 +21,8 @@ from rich.text import Text
 
 from irleed._compute import in_double_precision
 from irleed._io.text import escaped
+from irleed.algorithms import OfflineIrleed
 from irleed.algorithms.base import initial_state, update_on
-from irleed.algorithms.iq import OfflineIrleed
 from irleed.algorithms.tabular.irleed import negative_log_likelihood
 from irleed.algorithms.tabular.planning import Soft
 from irleed.data import Demonstrations, Episode
@@ -42,9 +42,9 @@ def examine(thorough: bool = False) -> dict[str, Any]:
 
     These take about a second. Whole fits, which are compiled for many seconds, are made if it is to be `thorough`.
     """
-    tests = [_tried("likelihood in an MDP", likelihood), _tried("training of a network", training)]
+    tests = [_tested("likelihood in an MDP", likelihood), _tested("training of a network", training)]
     if thorough:
-        tests += [_tried("tabular fit", tabular_fit), _tried("network fit", network_fit)]
+        tests += [_tested("tabular fit", tabular_fit), _tested("network fit", network_fit)]
     return {
         "ok": all(test["ok"] for test in tests),
         "versions": {"python": platform.python_version(), **{name: version(name) for name in NEEDED}},
@@ -153,7 +153,7 @@ def _walk(actions: list[int], name: str) -> Episode:
     return Episode(np.array(places), np.array(actions[: len(places) - 1]), places[-1] == 3, name)
 
 
-def _tried(name: str, test: Callable[[], str | None]) -> dict[str, Any]:
+def _tested(name: str, test: Callable[[], str | None]) -> dict[str, Any]:
     began = time.perf_counter()
     try:
         wrong = test()

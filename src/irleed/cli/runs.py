@@ -3,7 +3,7 @@
 import dataclasses
 import json
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, cast
@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from irleed._io.text import cell, name, say
-from irleed.algorithms.tabular.irleed import Irleed
+from irleed.algorithms import Irleed
 from irleed.algorithms.tabular.paper_protocol import Published
 from irleed.analysis.curation import Curation, curate
 from irleed.analysis.validation import validate
@@ -31,8 +31,8 @@ from irleed.fit.options import DISCOUNT, OFFLINE, ONLINE, TABULAR, Estimator, Me
 from irleed.fit.result import Fit
 from irleed.fit.settings import settings_of
 from irleed.model.expertise import with_interval
-from irleed.report.page import report
-from irleed.rollout.evaluation import ReturnEstimate
+from irleed.report import report
+from irleed.rollout import ReturnEstimate
 from irleed.runs.checkpoint import Stopped
 from irleed.runs.directory import REPORT
 from irleed.runs.results import METHODS
@@ -148,7 +148,7 @@ def warn(aside: Console, found: Fit) -> None:
 
 
 def show(console: Console, found: Fit, method: str) -> None:
-    """Each demonstrator's skill, the returns where they are known, and other methods beside this one."""
+    """Print each demonstrator's skill, the returns where they are known, and the baselines."""
     console.print(found.expertise.table())
     if found.returns:
         console.print(returns_table(found.returns))
@@ -160,11 +160,17 @@ def show(console: Console, found: Fit, method: str) -> None:
             say(console, highest(compared(methods)))
 
 
+def text_table(headings: Sequence[str], **style: Any) -> Table:
+    """An empty table whose first column is aligned to the left, the others to the right."""
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, **style)
+    for number, heading in enumerate(headings):
+        table.add_column(heading, justify="right" if number else "left", no_wrap=True)
+    return table
+
+
 def returns_table(rows: tuple[ReturnEstimate, ...], limit: int = 30) -> Table:
     """Episode returns, in the order of the rows."""
-    table = Table(title="Return", caption="means with 90 % intervals", box=SIMPLE_HEAD, pad_edge=False)
-    for heading in ("who", "episodes", "return"):
-        table.add_column(heading, justify="left" if heading == "who" else "right", no_wrap=True)
+    table = text_table(("who", "episodes", "return"), title="Return", caption="means with 90 % intervals")
     for row in rows[:limit]:
         table.add_row(cell(row.who), str(row.episodes) if row.episodes else "computed", _amount(row))
     if len(rows) > limit:
@@ -175,10 +181,8 @@ def returns_table(rows: tuple[ReturnEstimate, ...], limit: int = 30) -> Table:
 def _side_by_side(found: Mapping[str, Fit]) -> Table:
     """Returns of each method's policy, where they are known, and log likelihoods of the demonstrators' actions."""
     tried = any(each.returns for each in found.values())
-    table = Table(title="Beside other methods", box=SIMPLE_HEAD, pad_edge=False)
-    table.add_column("method", no_wrap=True)
-    for heading in (*(("return, greedy", "return, sampled") if tried else ()), "log likelihood"):
-        table.add_column(heading, justify="right", no_wrap=True)
+    headings = ("method", *(("return, greedy", "return, sampled") if tried else ()), "log likelihood")
+    table = text_table(headings, title="Beside other methods")
     for method, each in found.items():
         returns = map(_amount, each.returns[:2])
         mean = np.average(each.expertise.log_likelihood, weights=each.expertise.transitions)
@@ -187,7 +191,7 @@ def _side_by_side(found: Mapping[str, Fit]) -> Table:
 
 
 def _amount(row: ReturnEstimate) -> str:
-    """With its interval, if it was not computed."""
+    """A return, with its interval unless it was computed exactly."""
     return with_interval(row.mean, row.low, row.high) if row.episodes else f"{row.mean:.2f}"
 
 
@@ -199,7 +203,7 @@ def compared(found: Mapping[str, Fit]) -> tuple[ReturnEstimate, ...]:
 
 
 def highest(rows: tuple[ReturnEstimate, ...]) -> str:
-    """The highest mean return, and those whose intervals reach it."""
+    """A sentence with the highest mean return, and those whose intervals overlap with it."""
     best = max(rows, key=lambda row: row.mean)
     near = [name(row.who) for row in rows if row is not best and not row.high < best.low]
     others = f"not told apart from it by the intervals: {', '.join(near)}" if near else "no other interval reaches it"
@@ -207,7 +211,7 @@ def highest(rows: tuple[ReturnEstimate, ...]) -> str:
 
 
 def show_settings(arguments: list[str], console: Console) -> None:
-    """The settings of the algorithm that a command line names, in each form that it has."""
+    """Print the settings of the algorithm on a command line, in each of its forms."""
     words = dict(zip(arguments, arguments[1:], strict=False))
     words |= {flag: value for flag, _, value in (word.partition("=") for word in arguments) if value}
     method = words.get("--algorithm", "irleed")
@@ -225,7 +229,7 @@ def show_settings(arguments: list[str], console: Console) -> None:
 
 
 def _forms(method: str) -> Iterator[tuple[str, Any]]:
-    """The algorithms that a method's name stands for, by data and purpose."""
+    """The algorithms behind a method's name, by data and environment."""
     if method in TABULAR:
         yield "in an MDP", Irleed.maxent() if method == "maxent" else Irleed()
         yield "in an MDP, with --estimator published", Published()
@@ -277,7 +281,7 @@ class ValidateCommand:
     score: str | None = None
     """Column of the score; by default score, return, success or reward."""
     data: Path | None = None
-    """The data of the run, where they are not where they were."""
+    """The data of the run, if they were moved."""
     out: Path | None = None
     """Folder for validation.json and the plot (validation.png, .pdf); by default the run's, whose report then has a
     section about it."""
@@ -332,7 +336,7 @@ class ExportCommand:
 
 @dataclass(frozen=True)
 class CurateCommand:
-    """Weigh episodes by what a fit says of them, and write weights or a filtered copy; the source stays as it is."""
+    """Weigh episodes by a fit's estimates, and write weights or a filtered copy; the source is not changed."""
 
     data: tyro.conf.Positional[Path]
     """The demonstrations that were fitted."""
@@ -373,10 +377,9 @@ class CurateCommand:
 
 def _curation_table(found: Curation, limit: int = 30) -> Table:
     """A row for each demonstrator, those of most weight first."""
-    table = Table(title="What to keep", box=SIMPLE_HEAD, pad_edge=False, caption="weight 1 is the average transition's")
     skill = [] if found.skill is None else ["skill"]
-    for heading in ("demonstrator", "episodes", "kept", *skill, "precision", "bias", "weight"):
-        table.add_column(heading, justify="left" if heading == "demonstrator" else "right", no_wrap=True)
+    headings = ("demonstrator", "episodes", "kept", *skill, "precision", "bias", "weight")
+    table = text_table(headings, title="What to keep", caption="weight 1 is the average transition's")
     rows = []
     for who, demonstrator in enumerate(found.names):
         own = found.owner == who

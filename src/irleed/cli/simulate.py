@@ -19,8 +19,8 @@ from irleed._io.files import write_json, writing
 from irleed._io.lock import LOCK, locked
 from irleed._io.text import name, say
 from irleed._typing import Key
+from irleed.algorithms import OfflineIrleed, SacIrleed
 from irleed.algorithms.experts import SacExpert, SoftQExpert
-from irleed.algorithms.iq import OfflineIrleed, SacIrleed
 from irleed.algorithms.training import Progress
 from irleed.data import Demonstrations, save
 from irleed.errors import ConfigError
@@ -28,10 +28,11 @@ from irleed.experiments import check_least
 from irleed.fit.door import PLANNERS, load_world
 from irleed.fit.options import DISCOUNT, PlannerName
 from irleed.fit.validation import refuse_ignored
-from irleed.model.networks import Mlp
+from irleed.model import Mlp
 from irleed.rollout import AbstractBackend, HostBackend, greedy_action, make_backend
 from irleed.runs.directory import prepare
 from irleed.runs.logging import progress_bar
+from irleed.simulation import simulate
 from irleed.simulation.critics import (
     CriticDemonstrator,
     Experts,
@@ -47,7 +48,6 @@ from irleed.simulation.critics import (
     teacher,
     to_demonstrations,
 )
-from irleed.simulation.mdp import simulate
 
 FOR_MDPS = ("mdp", "discount", "horizon", "accuracy", "planner", "endless")
 FOR_CRITICS = ("precision", "bias_scale", "names", "workers")

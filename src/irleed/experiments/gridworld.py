@@ -34,9 +34,9 @@ from irleed.envs.mdp import Gridworld, paper_gridworld
 from irleed.errors import ConfigError
 from irleed.experiments import check_least, paper
 from irleed.fit.tabular import SHARPNESS
-from irleed.model.demonstrators import gauge
+from irleed.model import gauge
 from irleed.model.expertise import INTERVAL
-from irleed.policies.tabular import boltzmann_probabilities
+from irleed.policies import boltzmann_probabilities
 from irleed.report import figures
 from irleed.runs.results import DEMONSTRATED, Results, Row
 from irleed.simulation.mdp import sample_demonstrators, simulate_rollouts

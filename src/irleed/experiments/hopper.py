@@ -20,26 +20,22 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from irleed._typing import Array, Float, Int, Key
-from irleed.algorithms.agent import AbstractAgent
-from irleed.algorithms.base import AbstractOffline
-from irleed.algorithms.baselines import BehaviourCloning, Ileed
+from irleed.algorithms import AbstractAgent, AbstractOffline, BehaviourCloning, Ileed
 from irleed.algorithms.iq import IQ_LEARN, OfflineIrleed, SacIrleed
 from irleed.algorithms.training import train_all
 from irleed.analysis.statistics import bootstrap_interval, paired_difference
-from irleed.data import load, save
-from irleed.data.demonstrations import Demonstrations, Episode
+from irleed.data import Demonstrations, Episode, load, save
 from irleed.data.transitions import Transitions, stack
 from irleed.envs.host import make_host
 from irleed.errors import ConfigError
 from irleed.experiments import check_chosen, check_least, check_steps, computed_once, paper
-from irleed.policies.ensemble import EnsemblePolicy
+from irleed.policies import EnsemblePolicy
 from irleed.report import figures
-from irleed.rollout import HostBackend, greedy_action, sampled_action
-from irleed.rollout.backends import learn_and_evaluate
+from irleed.rollout import HostBackend, greedy_action, learn_and_evaluate, sampled_action
 from irleed.runs.checkpoint import Checkpointer
 from irleed.runs.directory import plain
 from irleed.runs.results import DEMONSTRATED, Results, Row, method_name
-from irleed.simulation.critics import teacher
+from irleed.simulation import teacher
 
 ENV_ID = "Hopper-v5"
 POLICIES = ("A", "B", "C")  # an expert, one half trained, one hardly trained

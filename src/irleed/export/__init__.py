@@ -1,4 +1,4 @@
-"""A run as a folder to hand on: the policy for any language, an ONNX graph, and a card that says what it is."""
+"""`irleed.export`: a run's policy as a folder of its own, for any language, with an ONNX graph and a model card."""
 
 import contextlib
 import re
@@ -17,9 +17,7 @@ from irleed.errors import ConfigError
 from irleed.export.graph import OBSERVATION, OPSET, write_graph
 from irleed.fit.result import Fit
 from irleed.model.actions import LOG_STDS
-from irleed.policies.base import Policy
-from irleed.policies.ensemble import EnsemblePolicy
-from irleed.policies.tabular import TabularPolicy
+from irleed.policies import EnsemblePolicy, Policy, TabularPolicy
 from irleed.report.expertise import meaning, ranked
 from irleed.report.markup import counted, interval, listed, number
 from irleed.report.page import PAPER
@@ -57,6 +55,45 @@ MIXTURE = (
     "most probable one, and the entry is its value",
     "the rest of x is for the entries that are free and not at one of their values:",
 )
+MEANINGS = {  # of tensors; K is the number of members
+    "probabilities": "[state, action]",
+    "centre": "[K, *observation]: what is subtracted",
+    "spread": "[K, *observation]: what is divided by",
+    "origin": "[*observation]: what is subtracted first, in double precision",
+    "remainder": "[*observation]: what is subtracted besides",
+    "unit": "[*observation]: what is divided by then",
+    "low": "[*observation]: the least that is left",
+    "high": "[*observation]: the most that is left",
+    "sharpness": "[K]: what the last layer's output is multiplied with",
+    "least": "[K, action]: the lower bounds, the same for all members",
+    "most": "[K, action]: the upper bounds, the same for all members",
+    "values": "[K, action, value]: the values of entries that are choices, filled up with zeros",
+    "count": "[K, action]: how many values an entry has",
+    "free": "[K, action]: 1 if an entry can be other numbers as well, else 0",
+    "middle": "[K, action]: the middle of the bounds, the same for all members",
+    "half": "[K, action]: half the width of the bounds, the same for all members",
+    "weights": "[K, inputs, outputs] of a layer",
+    "offsets": "[K, outputs] of a layer",
+    "direct": "[K, inputs, outputs] from the observation to the last layer's output",
+}
+HEAD = """---
+library_name: irleed
+pipeline_tag: reinforcement-learning
+tags:
+- imitation-learning
+- inverse-reinforcement-learning
+- learning-from-demonstrations
+- {kind}
+---
+"""
+MOST_ROWS = 100
+LIMITS = (
+    "The policy imitates what was demonstrated, weighted by skill; where nobody was, its actions mean little.",
+    "Precision and bias are relative to these demonstrators: 1 is their average precision, not an absolute skill.",
+    "Intervals know of the data and the training, not of a model that is wrong.",
+    "Nothing here says that the policy is safe on a machine that can do harm: try it in simulation, and bound what it "
+    "may do.",
+)
 
 
 def export(run: Fit | str | Path, out: str | Path, *, onnx: bool = False) -> Path:
@@ -64,8 +101,8 @@ def export(run: Fit | str | Path, out: str | Path, *, onnx: bool = False) -> Pat
 
     `run` is a fit, or the folder of one.
 
-    Nothing is run when these files are loaded: they hold numbers and text. policy.json says all that is needed to write
-    the policy again in another language.
+    Loading these files runs no code: they hold numbers and text. policy.json describes all that is needed to implement
+    the policy in another language.
     """
     if isinstance(run, Fit):
         with tempfile.TemporaryDirectory() as folder:
@@ -87,7 +124,7 @@ def export(run: Fit | str | Path, out: str | Path, *, onnx: bool = False) -> Pat
             given = write_graph(policy, part / GRAPH)
             described["onnx"] = {"file": GRAPH, "opset": OPSET, "input": OBSERVATION, "outputs": given}
         described["tensors"] = {
-            name: {"shape": list(array.shape), "dtype": str(array.dtype), "meaning": _meaning(name)}
+            name: {"shape": list(array.shape), "dtype": str(array.dtype), "meaning": MEANINGS[name.split(".")[0]]}
             for name, array in sorted(load_file(part / POLICY).items())
         }
         described["files"] = {each.name: file_digest(each) for each in sorted(part.iterdir())}
@@ -98,7 +135,7 @@ def export(run: Fit | str | Path, out: str | Path, *, onnx: bool = False) -> Pat
 
 
 def description(policy: Policy) -> dict[str, Any]:
-    """What a policy takes, what it gives, and how it computes; for JSON."""
+    """Inputs, outputs and computation of a policy, for JSON."""
     head = {"format": "irleed-export", "version": 1, "loads_with": f"irleed.load_policy({POLICY!r})"}
     if isinstance(policy, TabularPolicy):
         states, actions = np.shape(policy.probabilities)
@@ -142,54 +179,8 @@ def description(policy: Policy) -> dict[str, Any]:
     }
 
 
-def _meaning(name: str) -> str:
-    """Of a tensor, by its name; K is the number of members."""
-    meanings = {
-        "probabilities": "[state, action]",
-        "centre": "[K, *observation]: what is subtracted",
-        "spread": "[K, *observation]: what is divided by",
-        "origin": "[*observation]: what is subtracted first, in double precision",
-        "remainder": "[*observation]: what is subtracted besides",
-        "unit": "[*observation]: what is divided by then",
-        "low": "[*observation]: the least that is left",
-        "high": "[*observation]: the most that is left",
-        "sharpness": "[K]: what the last layer's output is multiplied with",
-        "least": "[K, action]: the lower bounds, the same for all members",
-        "most": "[K, action]: the upper bounds, the same for all members",
-        "values": "[K, action, value]: the values of entries that are choices, filled up with zeros",
-        "count": "[K, action]: how many values an entry has",
-        "free": "[K, action]: 1 if an entry can be other numbers as well, else 0",
-        "middle": "[K, action]: the middle of the bounds, the same for all members",
-        "half": "[K, action]: half the width of the bounds, the same for all members",
-        "weights": "[K, inputs, outputs] of a layer",
-        "offsets": "[K, outputs] of a layer",
-        "direct": "[K, inputs, outputs] from the observation to the last layer's output",
-    }
-    return meanings[name.split(".")[0]]
-
-
-HEAD = """---
-library_name: irleed
-pipeline_tag: reinforcement-learning
-tags:
-- imitation-learning
-- inverse-reinforcement-learning
-- learning-from-demonstrations
-- {kind}
----
-"""
-MOST_ROWS = 100
-LIMITS = (
-    "The policy imitates what was demonstrated, weighted by skill; where nobody was, its actions mean little.",
-    "Precision and bias are relative to these demonstrators: 1 is their average precision, not an absolute skill.",
-    "Intervals know of the data and the training, not of a model that is wrong.",
-    "Nothing here says that the policy is safe on a machine that can do harm: try it in simulation, and bound what it "
-    "may do.",
-)
-
-
 def card(run: FitRun, policy: dict[str, Any]) -> str:
-    """The whole card: of a run, and of its policy as `irleed.export.description` says it."""
+    """The model card of a run, whose policy is described by `description`."""
     parts = [
         HEAD.format(kind="neural-network" if run.networks else "tabular"),
         f"# {markdown(run.label)}\n",
@@ -311,12 +302,12 @@ def _training(run: FitRun) -> str:
 
 
 def _key(name: str) -> str:
-    """The name of a setting: as code, unless a stranger made it up."""
+    """The name of a setting, as code if it looks like one."""
     return f"`{name}`" if re.fullmatch(r"[\w.-]+", name) else markdown(name)
 
 
 def _settings(run: FitRun, provenance: dict[str, Any]) -> dict[str, Any]:
-    """What made a difference; where files lay on the machine that made the run is nobody's business."""
+    """Settings that made a difference, and names of files without their private folders."""
     reading = run.config.get("reading")
     places = {name: PurePath(str(run.config[name])).name for name in ("data", "mdp") if name in run.config}
     found = places | (reading if isinstance(reading, dict) else {}) | provenance.get("config", {})
@@ -324,7 +315,7 @@ def _settings(run: FitRun, provenance: dict[str, Any]) -> dict[str, Any]:
 
 
 def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table of Markdown; of many rows, the first."""
+    """A Markdown table of the first rows."""
     lines = [headings, ["---"] * len(headings), *rows[:MOST_ROWS]]
     more = f"\nand {len(rows) - MOST_ROWS} more.\n" if len(rows) > MOST_ROWS else ""
     return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n" + more

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from irleed._typing import Array, Float, Key, Scalar, Shaped
 from irleed.data.conditioning import Conditioning
 from irleed.data.transitions import Inputs
-from irleed.envs.step import Actions
+from irleed.envs import Actions
 from irleed.model.actions import AbstractHead, ActionDistribution, Categorical
 from irleed.model.mixed import head_of, outputs_of
 from irleed.model.networks import Activation, Mlp

@@ -15,7 +15,7 @@ from irleed._io.files import CHECKSUM, beside, digest
 from irleed._io.safetensors import Tensor, read_arrays, read_header, refusing
 from irleed._io.text import one_line, printable
 from irleed._typing import Array, Float
-from irleed.envs.step import Actions
+from irleed.envs import Actions
 from irleed.errors import DataError, SpaceError
 from irleed.policies.actor import AbstractActor
 

@@ -13,7 +13,7 @@ from irleed._io.safetensors import Tensor, refusing
 from irleed._typing import Array, Bool, Float, Shaped
 from irleed.data.conditioning import FIELDS, Conditioning
 from irleed.data.transitions import Inputs
-from irleed.envs.step import Actions, Bounds
+from irleed.envs import Actions, Bounds
 from irleed.errors import DataError, SpaceError
 from irleed.model.actions import ActionDistribution, Categorical, Softmax, Squashing
 from irleed.model.mixed import Mixing, outputs_of

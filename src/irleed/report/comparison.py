@@ -21,10 +21,15 @@ STRONGEST = 45  # percent of a colour behind text, which has to stay readable
 
 
 def section(runs: list[Run], level: int, key: str) -> Safe:
-    """Fits beside fits, experiments beside experiments."""
+    """Fits compared with fits, and experiments with experiments."""
     fits = [run for run in runs if isinstance(run, FitRun)]
     experiments = [run for run in runs if isinstance(run, ExperimentRun)]
-    inside = _fits(fits) if fits else []
+    inside = []
+    if fits:
+        files = {_file(run.config.get("data")) for run in fits}
+        known = ["data"] if len(files) == 1 and len(fits) > 1 else []  # each run's section says it
+        known += ["algorithm"] if all(run.label == run.config.get("algorithm") for run in fits) else []
+        inside = [_same_data(fits), _overview("Runs; 90 % intervals in brackets", "run", fits, *known), _plots(fits)]
     if experiments:
         means = [method_means(run.results.rows) for run in experiments]
         methods = list(dict.fromkeys(name for mean in means for name in mean))
@@ -35,7 +40,7 @@ def section(runs: list[Run], level: int, key: str) -> Safe:
 
 
 def beside(run: FitRun, level: int, key: str) -> Safe:
-    """One fit beside the other methods that were fitted with it."""
+    """One fit compared with the baselines that were fitted with it."""
     order = {_method(name): place for place, name in enumerate(METHODS)}
     called = [replace(each, label=_method(each.config.get("algorithm"))) for each in (run, *run.baselines)]
     called[1:] = sorted(called[1:], key=lambda each: order.get(each.label, len(order)))
@@ -59,21 +64,14 @@ def _method(name: object) -> str:
 
 
 def _likelihood(run: FitRun) -> float | None:
-    """Of an action, on average over all."""
+    """The mean log likelihood of an action."""
     known = [(person.log_likelihood, person.transitions) for person in run.people if person.log_likelihood is not None]
     total = sum(transitions for _, transitions in known)
     return sum(value * transitions for value, transitions in known) / total if total else None
 
 
-def _fits(runs: list[FitRun]) -> list[Safe]:
-    files = {_file(run.config.get("data")) for run in runs}
-    known = ["data"] if len(files) == 1 and len(runs) > 1 else []  # each run's section says it
-    known += ["algorithm"] if all(run.label == run.config.get("algorithm") for run in runs) else []
-    return [_same_data(runs), _overview("Runs; 90 % intervals in brackets", "run", runs, *known), _plots(runs)]
-
-
 def _overview(caption: str, first: str, runs: list[FitRun], *left_out: str) -> Safe:
-    """A row for each run; columns that have nothing to say, or nothing new, are left out."""
+    """A row for each run, without empty columns and those `left_out`."""
     rows = [
         {
             first: run.label,
@@ -102,12 +100,12 @@ def _plots(runs: list[FitRun]) -> Safe:
 
 
 def _file(path: object) -> str | None:
-    """The name alone: the folders before it are somebody's own."""
+    """The name of a file; its folders are private."""
     return None if path is None else Path(str(path)).name
 
 
 def _same_data(runs: list[FitRun]) -> Safe:
-    """Whether the runs can be compared at all."""
+    """Whether the runs come from the same data."""
     facts = [None if run.facts is None else run.facts.plain() for run in runs]
     if any(fact is None for fact in facts):
         return paragraph("Not all runs say what data they come from: compare them only if you know it.")
@@ -164,7 +162,7 @@ def named(estimate: Estimate, name: str) -> Estimate:
 
 
 def experiment_sections(run: ExperimentRun, level: int, key: str) -> list[Safe]:
-    """What was compared, and how it came out."""
+    """The results of an experiment: a section for each environment, and the summary."""
     parts = []
     measure = run.results.measure
     for place, (task, rows) in enumerate(_tasks(run).items()):
@@ -176,15 +174,19 @@ def experiment_sections(run: ExperimentRun, level: int, key: str) -> list[Safe]:
     facts = [(name.replace("_", " "), _plain(run, name, value)) for name, value in run.results.summary.items()]
     summary = table("Over all settings; differences with 95 % intervals", ["what", "value"], facts)
     shown = details("All of the summary", summary) if len(facts) > MOST_ROWS else summary
-    parts.append(part(level, "Summary", f"{key}-summary", paragraph(_took(run)), shown))
+    took = "How long the experiment took is not known."
+    if run.results.seconds is not None:
+        device = f" on {run.results.device}" if run.results.device else ""
+        took = f"The experiment took {number(run.results.seconds)} s{device}."
+    parts.append(part(level, "Summary", f"{key}-summary", paragraph(took), shown))
     return parts
 
 
 def conclusions(run: ExperimentRun) -> list[str]:
-    """What came out, in a sentence for each task."""
+    """The main result in a sentence for each environment."""
     sentences = []
     for task, rows in _tasks(run).items():
-        if run.results.measure != RETURN:  # one number each: means over settings would mix kinds of correlations
+        if run.results.measure != RETURN:  # means over settings would mix kinds of correlations
             sentence = run.results.summary.get(task)
             sentences += [f"{task}: {sentence}"] if isinstance(sentence, str) else []
             continue
@@ -302,13 +304,6 @@ def _estimate(row: Row) -> Estimate:
     if row.relative is None:
         return Estimate(row.name, row.mean, row.ci_low, row.ci_high)
     return Estimate(row.name, row.relative, row.relative_low, row.relative_high)
-
-
-def _took(run: ExperimentRun) -> str:
-    if run.results.seconds is None:
-        return "How long the experiment took is not known."
-    device = f" on {run.results.device}" if run.results.device else ""
-    return f"The experiment took {number(run.results.seconds)} s{device}."
 
 
 def _plain(run: ExperimentRun, name: str, value: Any) -> object:

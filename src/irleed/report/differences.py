@@ -10,7 +10,6 @@ import numpy as np
 
 from irleed.report import svg
 from irleed.report.markup import Safe, data_uri, details, element, figure, join, listed, number, paragraph, table
-from irleed.report.svg import drawing
 from irleed.runs.kinds import Departures, FitRun, Situation
 
 CELL = 20.0
@@ -19,11 +18,15 @@ MOST_MAPS = 24
 # Cells of all maps of a page together: with values, and of pictures.
 ROOM, ROOM_OF_PICTURES = 10_000, 500_000
 MOST_LISTED = 5
+SIDE, HEIGHT, EDGE = 220.0, 180.0, 10.0
+FAR = 1.0  # nats from which a departure is drawn in orange
+MOST_FRAMES = 3_000_000  # characters of pictures on a page
+TRACK, POLE = 2.4, 34.0  # metres from the middle to the end of CartPole's track; the pole's length as drawn
 OVER, UNDER = (0, 114, 178), (213, 94, 0)  # as in the style: blue and orange, departing apart by every colour vision
 
 
 def maps(run: FitRun, runs: int = 1) -> list[Safe]:
-    """Maps where there is a grid, else the features that biases are largest on."""
+    """Maps where there is a grid, else the features with the largest biases."""
     weights, bias = run.weights, run.bias
     if weights is None or bias is None:
         return []
@@ -62,23 +65,16 @@ def _map(grid: tuple[int, int], title: str, values, middle: float, spread: float
     label = f"{title}: a map of {rows} rows and {columns} columns, {note}"
     if rows * columns > MOST_CELLS:
         return figure(title, _picture(label, strength))
-    cells = [
-        element(
-            "rect",
-            x=column * CELL + 0.5,
-            y=row * CELL + 0.5,
-            width=CELL - 1,
-            height=CELL - 1,
-            class_="over" if value >= 0 else "under",
-            fill_opacity=f"{abs(value):.3f}",
-            data_tip=f"row {row + 1}, column {column + 1}: {number(values[row * columns + column])}",
-        )
-        for (row, column), value in np.ndenumerate(strength)
-    ]
+    cells = []
+    for (row, column), value in np.ndenumerate(strength):
+        tip = f"row {row + 1}, column {column + 1}: {number(values[row * columns + column])}"
+        place = {"x": column * CELL + 0.5, "y": row * CELL + 0.5, "width": CELL - 1, "height": CELL - 1}
+        look = {"class_": "over" if value >= 0 else "under", "fill_opacity": f"{abs(value):.3f}"}
+        cells.append(element("rect", **place, **look, data_tip=tip))
     frame = element("rect", width=columns * CELL, height=rows * CELL, class_="cells")
     table_rows = [(f"row {row + 1}", *values[row * columns : (row + 1) * columns]) for row in range(rows)]
     as_table = table(title, ["", *(f"column {n + 1}" for n in range(columns))], table_rows, sortable=False)
-    return figure(title, drawing(label, columns * CELL, rows * CELL, frame, *cells, kind="map"), as_table)
+    return figure(title, svg.drawing(label, columns * CELL, rows * CELL, frame, *cells, kind="map"), as_table)
 
 
 def _picture(label: str, strength: np.ndarray) -> Safe:
@@ -89,7 +85,7 @@ def _picture(label: str, strength: np.ndarray) -> Safe:
 
 
 def _listed(run: FitRun, order: list[int]) -> Safe:
-    """The places that biases are largest on."""
+    """The cells or features with the largest biases."""
     rows = []
     for who in order:
         own = (run.bias or ())[who]
@@ -109,14 +105,8 @@ def _place(run: FitRun, index: int, value: float) -> str:
     return f"row {row + 1}, column {column + 1} ({number(value)})"
 
 
-SIDE, HEIGHT, EDGE = 220.0, 180.0, 10.0
-FAR = 1.0  # how far, in nats, an action departs that is drawn as such
-MOST_FRAMES = 3_000_000  # characters of pictures on a page
-TRACK, POLE = 2.4, 34.0  # metres from the middle to the end of CartPole's track; the pole's length as drawn
-
-
 def departures(run: FitRun, key: str, runs: int = 1) -> list[Safe]:
-    """The projection, a panel for each demonstrator, and the situations behind it."""
+    """A projection with a panel for each demonstrator, and the situations behind it."""
     found = run.departures
     if found is None:
         return [paragraph("The run does not say where demonstrators depart from the shared policy.")]
@@ -148,7 +138,7 @@ def departures(run: FitRun, key: str, runs: int = 1) -> list[Safe]:
 
 
 def _scale(found: Departures):
-    """From components to places in a panel, the same in all."""
+    """From principal components to coordinates in a panel, the same in all."""
     places = [(x, y) for _, x, y, _ in found.points] + [s.place for _, own in found.people for s in own]
     across = svg.linear([x for x, _ in places], EDGE, SIDE - EDGE)
     up = svg.linear([y for _, y in places], HEIGHT - EDGE, EDGE)
@@ -195,7 +185,7 @@ def _situations(run: FitRun, found: Departures, names: list[str], room: int) -> 
 
 
 def _frames(run: FitRun, found: Departures, names: list[str], room: int) -> list[Safe]:
-    """A strip for each demonstrator, as far as the page stays small."""
+    """A strip of frames for each demonstrator, up to a limit for the page."""
     strips, left_out = [], 0
     for who, own in found.people:
         frames = []

@@ -26,7 +26,7 @@ DEVIATION = 1.4826  # the standard deviation of a normal variable over its media
 SIDE, LEFT, BOTTOM, TOP = 300.0, 62.0, 240.0, 14.0  # of the plot of scores
 Episodes = dict[str, list[EpisodeSkill]]  # by the name of the demonstrator
 MARGIN = 1.645  # standard deviations from the mean to an end of a 90 % interval
-SURE = 0.95  # the probability from which the order of two demonstrators is called certain
+SURE = 0.95  # the probability from which the order of two demonstrators counts as certain
 SKILL = (
     "Skill is the share of the advantage over random actions that a demonstrator realises, by the values of a policy "
     "that has learnt from the others alone: 1 is what the others would do, 0 as good as random actions, below 0 worse. "
@@ -48,7 +48,7 @@ def section(run: FitRun, level: int, key: str) -> Safe:
     plots.append(_plot(precisions, caption, "precision, with 90 % interval", (1.0,), log=True))
     biases = [person.bias for person in order if person.bias is not None]
     if biases:
-        caption = f"Bias: relative to the shared {_values(run)}; 0 is none; same order."
+        caption = f"Bias: relative to the shared {'values' if run.networks else 'reward'}; 0 is none; same order."
         plots.append(_plot(biases, caption, "bias, with 90 % interval", (0.0,)))
     episodes = by_demonstrator(run, order)
     plots += [_episode_plot(episodes)] if episodes else []
@@ -66,39 +66,35 @@ def section(run: FitRun, level: int, key: str) -> Safe:
 
 
 def meaning(run: FitRun) -> str:
-    """What the numbers are."""
-    known = any(person.bias is not None for person in run.people)
-    return (SKILL * run.by_skill + PRECISION + BIAS.format(values=_values(run)) * known).strip()
-
-
-def _values(run: FitRun) -> str:
-    return "values" if run.networks else "reward"
+    """Definitions of the estimates."""
+    known, values = any(person.bias is not None for person in run.people), "values" if run.networks else "reward"
+    return (SKILL * run.by_skill + PRECISION + BIAS.format(values=values) * known).strip()
 
 
 def ranked(run: FitRun) -> list[Person]:
-    """Those of most skill (where it is not estimated, precision) first, and those who are not ranked last."""
+    """Demonstrators by skill, or by precision where it is not estimated; those who are not ranked come last."""
     return sorted(run.people, key=lambda person: (not person.ranked, -person.quality.value))
 
 
 def compared(run: FitRun) -> list[Person]:
-    """The same without those who are not ranked: they have too few transitions to be compared with others."""
+    """The ranked demonstrators alone: the others have too few transitions."""
     return [person for person in ranked(run) if person.ranked]
 
 
 def ranked_by(run: FitRun) -> str:
-    """The name of what demonstrators are ranked by."""
+    """The estimate that demonstrators are ranked by."""
     return "skill" if run.by_skill else "precision"
 
 
 def pairs(run: FitRun) -> tuple[int, int]:
-    """In how many pairs the intervals do not overlap, and how many pairs there are."""
+    """The number of pairs whose intervals do not overlap, and of all pairs."""
     known = [(e.low, e.high) for e in (p.quality for p in run.people) if e.low is not None and e.high is not None]
     highs = sorted(high for _, high in known)
     return sum(bisect_left(highs, low) for low, _ in known), math.comb(len(run.people), 2)
 
 
 def alike(run: FitRun) -> list[list[str]]:
-    """Groups in which all intervals overlap, the largest there are, in the order of the ranking."""
+    """The largest groups in which all intervals overlap, in the order of the ranking."""
     order = [person.quality for person in compared(run)]
     # Intervals that all overlap each other have a point in common, and it can be the low end of one of them.
     ends = sorted({-math.inf if e.low is None else e.low for e in order}, reverse=True)
@@ -111,7 +107,7 @@ def alike(run: FitRun) -> list[list[str]]:
 
 
 def judged(run: FitRun) -> bool:
-    """Whether the run ranks anybody; some algorithms take all demonstrators for equal, and few data say nothing."""
+    """Whether the run ranks demonstrators: some algorithms take all for equal, and data may be too few."""
     return len({person.quality.value for person in compared(run)}) > 1
 
 
@@ -127,7 +123,7 @@ def chances(order: list[Person]) -> Float[np.ndarray, "D D"]:
 
 
 def conclusions(run: FitRun) -> list[str]:
-    """What the numbers support, and what they do not."""
+    """Which differences between demonstrators the estimates support."""
     if len(run.people) == 1:
         return ["There is one demonstrator, and so nobody to compare with."]
     by = ranked_by(run)
@@ -220,26 +216,21 @@ def ends(estimates: list[Estimate]) -> list[Estimate]:
 
 
 def _all(run: FitRun, order: list[Person]) -> Safe:
-    rows = [
-        {
-            "demonstrator": person.name,
-            "rank": rank if person.ranked else None,
-            **({} if person.skill is None else {"skill": person.skill}),
-            "precision": person.precision,
-            "bias": person.bias,
-            "transitions": person.transitions,
-            "log likelihood": person.log_likelihood,
-            "weight": None if person.weight is None else f"{person.weight:.0%}",
-        }
-        for rank, person in enumerate(order[:MOST_ROWS], 1)
-    ]
+    rows = []
+    for rank, person in enumerate(order[:MOST_ROWS], 1):
+        skill = () if person.skill is None else (person.skill,)
+        weight = None if person.weight is None else f"{person.weight:.0%}"
+        estimates = (*skill, person.precision, person.bias, person.transitions, person.log_likelihood, weight)
+        rows.append((person.name, rank if person.ranked else None, *estimates))
+    headings = ["precision", "bias", "transitions", "log likelihood", "weight"]
+    headings = ["demonstrator", "rank", *(["skill"] if order[0].skill is not None else []), *headings]
     more = f"; the first {MOST_ROWS} of {len(order)}" if len(order) > MOST_ROWS else ""
     caption = f"Demonstrators by {ranked_by(run)}; 90 % intervals in brackets; weight: in what is learnt{more}"
-    return table(caption, list(rows[0]), [list(row.values()) for row in rows])
+    return table(caption, headings, rows)
 
 
 def _crossed(run: FitRun, order: list[Person]) -> list[Safe]:
-    """Each demonstrator against each, where that can be read."""
+    """A table of pairs, unless there are too many."""
     if not 2 <= len(order) <= MOST_CROSSED or (len(order) == 2 and not run.by_skill):
         return []
     names = [person.name for person in order]
@@ -339,7 +330,7 @@ def _short(value: float) -> str:
 
 
 def scores_section(found: Validation, level: int, key: str) -> Safe:
-    """Whether the expertise adds anything, the rank correlations, and a plot of the first estimate."""
+    """Agreement with scores: the conclusion, the rank correlations, and a plot of the first estimate."""
     words = [paragraph(found.said), *(paragraph(note, kind="note") for note in found.notes)]
     known = [each for each in (*found.estimates, *found.episodes, *found.trivial) if each.spearman is not None]
     drawn = []

@@ -1,4 +1,4 @@
-"""What is in a data set, as one HTML page that needs no network, no other file and no script."""
+"""The summary of a data set as one HTML page, without scripts, network and other files."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -28,7 +28,9 @@ COLUMNS = {
     "mean_return": "Mean return", "min_return": "Lowest", "max_return": "Highest", "terminated": "Task ended",
     "truncated": "Cut off",
 }  # fmt: skip
-POLICY = "default-src 'none'; style-src 'unsafe-inline'"  # nothing is fetched and nothing runs, whatever names hold
+POLICY = (
+    "default-src 'none'; style-src 'unsafe-inline'"  # nothing is fetched and no script runs, whatever names contain
+)
 
 
 def write(summary: Mapping[str, Any], name: str, out: Path) -> Path:
@@ -72,7 +74,7 @@ def _people(rows: Sequence[Mapping[str, Any]]) -> Safe:
 
 
 def _episodes(summary: Mapping[str, Any]) -> list[Safe]:
-    """Lengths and returns, how episodes ended, and which are alike."""
+    """Lengths, returns, ends and repetitions of episodes."""
     ended = sum(row["terminated"] for row in summary["demonstrators"])
     alike = summary["repeated"]
     lines = [
@@ -93,7 +95,7 @@ def _histogram(spread: Mapping[str, Any], title: str) -> Safe:
 
 
 def _actions(facts: Mapping[str, Any]) -> list[Safe]:
-    """How often each was taken, or how the values of each entry are spread."""
+    """Counts of discrete actions, or a histogram of each entry."""
     parts = _values(facts, "action")
     if facts["histogram"] is not None:
         rows = list(facts["histogram"].items())
@@ -129,7 +131,7 @@ def _from_to(ends: Mapping[str, Any]) -> str:
 
 
 def _binned(histogram: Mapping[str, Any], caption: str, across: str, what: str) -> Safe:
-    """A histogram of edges and counts; a single value is a bar of some width."""
+    """A histogram from edges and counts; a single value has a bar of some width."""
     edges, counts = [float(edge) for edge in histogram["edges"]], histogram["counts"]
     if len(counts) == 1:
         half = max(0.5, 1e-6 * abs(edges[0]))
@@ -148,7 +150,7 @@ def _between(low: float, high: float) -> str:
 
 
 def _bars(bars: Sequence[tuple[float, float, int, str]], label: str, across: str) -> Safe:
-    """Bars from low to high, as tall as their counts; each says its numbers when pointed at."""
+    """Bars from low to high as tall as their counts, with tooltips."""
     bottom = HEIGHT - FOOT
     x = Axis(bars[0][0], bars[-1][1], LEFT, WIDTH - RIGHT)
     y = linear([float(count) for _, _, count, _ in bars], bottom, TOP, zero=True)

@@ -22,7 +22,7 @@ LONGEST = 5_000  # characters of a piece of text
 
 
 def data_uri(pixels: Shaped[np.ndarray, "H W C"]) -> str:
-    """Bytes as a PNG picture of 1 (grey), 3 (colour) or 4 channels (with opacity), to be used as an address."""
+    """A data URI of a PNG image with 1 (grey), 3 (colour) or 4 channels (with opacity)."""
     height, width, channels = pixels.shape
     head = struct.pack(">IIBBBBB", width, height, 8, COLOUR_TYPES[channels], 0, 0, 0)
     # Every row starts with the number of its filter; 0 is none.
@@ -34,7 +34,7 @@ def data_uri(pixels: Shaped[np.ndarray, "H W C"]) -> str:
 
 
 class Safe(str):
-    """HTML that was made here."""
+    """HTML, in which all text is escaped."""
 
 
 def document(title: str, policy: str, *body: object) -> str:
@@ -68,14 +68,14 @@ def write_page(path: Path, page: str, flag: str) -> Path:
 
 
 def text(value: object) -> Safe:
-    """Anything as it is to be read, without characters that cannot be seen; what is HTML already stays."""
+    """A value as escaped text without invisible characters; HTML stays."""
     if isinstance(value, Safe):
         return value
     return Safe(html.escape(visible("" if value is None else str(value))))
 
 
 def join(parts: Iterable[object]) -> Safe:
-    """One after the other; of a long text the beginning."""
+    """Parts concatenated; long texts are cut."""
     return Safe("".join(text(shortened(part, LONGEST) if type(part) is str else part) for part in parts))
 
 
@@ -90,14 +90,14 @@ def element(tag: str, *children: object, **attributes: object) -> Safe:
 
 
 def part(level: int, title: str, key: str, *children: object) -> Safe:
-    """A section with its heading, which the contents point to."""
+    """A section with its heading, to which the table of contents links."""
     heading = element(f"h{level}", title, id=f"{key}-title")
     # A landmark each, but for the parts of one run among several, which would be too many of the same names.
     return element("section", heading, *children, id=key, aria_labelledby=f"{key}-title" if level == 2 else None)
 
 
 def paragraph(*children: object, kind: str | None = None) -> Safe:
-    """A paragraph; of a kind, such as a note."""
+    """A paragraph; `kind` is its class, such as note."""
     return element("p", *children, class_=kind)
 
 
@@ -107,12 +107,12 @@ def listing(items: Iterable[object], kind: str | None = None) -> Safe:
 
 
 def details(summary: str, *children: object) -> Safe:
-    """What is shown when it is asked for."""
+    """Content that is folded until the user opens it."""
     return element("details", element("summary", summary), *children)
 
 
 def table(caption: str, headings: Sequence[str], rows: Iterable[Sequence[object]], *, sortable: bool = True) -> Safe:
-    """A table whose first column names the rows; numbers are written here, and stay sortable as numbers."""
+    """A table whose first column names the rows; formatted numbers stay sortable."""
     head = element("tr", *(element("th", heading, scope="col") if heading else element("td") for heading in headings))
     body = [element("tr", *(_cell(value, first=n == 0) for n, value in enumerate(row))) for row in rows]
     inner = element(
@@ -137,13 +137,13 @@ def _cell(value: object, *, first: bool) -> Safe:
 
 
 def figure(caption: object, drawing: Safe, values: Safe | None = None) -> Safe:
-    """A drawing, what it shows, and the same as a table."""
+    """A drawing with its caption and, folded, the same values as a table."""
     behind = () if values is None else (details("The same as a table", values),)
     return element("figure", element("figcaption", caption), drawing, *behind)
 
 
 def number(value: float | int | None) -> str:
-    """Three digits or so; whole ones as such, with thin spaces between thousands."""
+    """About three digits, whole numbers in full, with thin spaces between thousands."""
     if value is None:
         return "–"
     size = abs(value)

@@ -1,4 +1,4 @@
-"""The page: one HTML file that needs no network and no other file."""
+"""`irleed.report`: the page, one HTML file that needs no network and no other file."""
 
 import base64
 import hashlib
@@ -35,7 +35,7 @@ from irleed.runs.kinds import ExperimentRun, FitRun, Run
 from irleed.runs.reader import read_run
 
 MOST_PEOPLE = 200
-# What `irleed fit` does unless told otherwise: a command that says it would be long, and no clearer.
+# Defaults of `irleed fit`, which the command leaves out.
 USUAL = {
     "algorithm": "irleed", "estimator": "map", "planner": "soft", "members": "8", "steps": "None", "ends": "neutral",
     "seed": "0", "mdp": "None", "env": "None", "discount": "0.95", "endless": "False", "demonstrator": "data",
@@ -97,7 +97,7 @@ def page(runs: list[Run]) -> str:
 
 
 def _parts(run: Run, level: int, key: str, runs: int) -> list[Safe]:
-    """The sections of one run among so many, which share the room for pictures."""
+    """The sections of one run; all runs of a page share a limit for pictures."""
     if isinstance(run, ExperimentRun):
         return [_short(run, level, key), *comparison.experiment_sections(run, level, key)]
     where = differences.departures(run, key, runs) if run.networks else differences.maps(run, runs)
@@ -114,7 +114,7 @@ def _parts(run: Run, level: int, key: str, runs: int) -> list[Safe]:
 
 
 def _short(run: Run, level: int, key: str) -> Safe:
-    """What to take away, first."""
+    """The main results."""
     title = "In short"
     if isinstance(run, ExperimentRun):
         points = [*comparison.conclusions(run), *_warned(run.results.warnings)]
@@ -165,7 +165,7 @@ def _contents(runs: list[Run]) -> Safe:
 
 
 def _distinct_labels(runs: list[Run]) -> list[Run]:
-    """Folders of the same name are called by their whole path, and one that is named twice is numbered."""
+    """Labels that differ: folders of the same name by their whole path, and the same folder numbered."""
     count = Counter(run.label for run in runs)
     named = [replace(run, label=run.folder) if count[run.label] > 1 else run for run in runs]
     again = Counter(run.label for run in named)
@@ -173,7 +173,7 @@ def _distinct_labels(runs: list[Run]) -> list[Run]:
 
 
 def data_section(run: FitRun, level: int, key: str) -> Safe:
-    """What was learnt from."""
+    """The data that was learned from."""
     if run.facts is None:
         return part(level, "The data", key, paragraph(f"The run says only where they were: {run.config.get('data')}."))
     facts, people = run.facts, run.facts.inners("demonstrators")
@@ -192,7 +192,7 @@ def data_section(run: FitRun, level: int, key: str) -> Safe:
     ]  # fmt: skip
     headings = ["demonstrator", "episodes", "transitions", "mean length", "mean return", "ended", "cut off"]
     more = f"; the first {MOST_PEOPLE} of {len(people)}" if len(people) > MOST_PEOPLE else ""
-    odd = [warning for warning in facts.texts("warnings") if warning not in run.warnings]  # those are said in short
+    odd = [warning for warning in facts.texts("warnings") if warning not in run.warnings]  # which the main results show
     notes = [paragraph("What is odd about them:"), listing(odd)] if odd else []
     return part(level, "The data", key, paragraph(counts), *notes, table(f"Who showed what{more}", headings, rows))
 
@@ -215,7 +215,7 @@ def reproduce(runs: list[Run], level: int, key: str) -> Safe:
 
 
 def command(run: Run) -> str:
-    """What to type to make the run again, elsewhere; one line, in which every word is quoted that needs to be."""
+    """The shell command that makes the run again, on one line."""
     if isinstance(run, ExperimentRun):
         return shell(["irleed", "experiment", run.results.experiment, *_flags(run.config), "--out", "AGAIN"])
     reading = run.config.get("reading")
@@ -238,7 +238,7 @@ def command(run: Run) -> str:
 
 
 def _flags(config: Mapping[str, Any]) -> list[str]:
-    """Settings of an experiment as its command takes them."""
+    """Settings of an experiment as flags of its command."""
     words = []
     for name, value in config.items():
         flag = f"--{name.replace('_', '-')}"
@@ -263,7 +263,7 @@ def _plain(value: object) -> str:
 
 
 def made_by(runs: list[Run]) -> Safe:
-    """The last line of the page."""
+    """The footer."""
     folders = listed([run.folder for run in runs])
     return paragraph(
         f"Made by irleed {version('irleed')} from {folders}. This page needs no network and no other file."

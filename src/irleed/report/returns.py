@@ -11,7 +11,7 @@ MOST_FILM = 1_000_000  # characters of films on a page
 
 
 def section(run: FitRun, level: int, key: str, room: int = MOST_FILM) -> Safe:
-    """Returns with intervals, or why there are none; and a film, if there is room for its characters."""
+    """Returns with intervals, or why there are none; and a film of at most `room` characters."""
     rows = [(row, 1) for row in policies(run)] + [(row, 0) for row in demonstrators(run)]
     words = [paragraph(sentence) for sentence in conclusions(run)]
     if not rows:
@@ -41,7 +41,7 @@ def section(run: FitRun, level: int, key: str, room: int = MOST_FILM) -> Safe:
 
 
 def _film(run: FitRun, room: int) -> list[Safe]:
-    """An episode of the policy that can be hidden, as what moves must be; else why there is none."""
+    """A film of an episode, which can be hidden as accessibility rules ask; else why there is none."""
     film = run.film
     if film is None:
         return []
@@ -63,25 +63,25 @@ def _film(run: FitRun, room: int) -> list[Safe]:
 
 
 def policies(run: FitRun) -> list[Estimate]:
-    """What the policy earned; the names of the demonstrators tell its rows from theirs."""
+    """Returns of the policy, which come before those of the demonstrators."""
     return list(run.returns[: len(run.returns) - len(_own(run))])
 
 
 def demonstrators(run: FitRun) -> list[Estimate]:
-    """What the demonstrators earned, the best first."""
+    """Returns of the demonstrators, the best first."""
     found = _own(run) or list(run.demonstrated)
     return sorted(found, key=lambda row: -row.value)
 
 
 def _own(run: FitRun) -> list[Estimate]:
-    """The last rows, where they are the demonstrators', in their order."""
+    """The last rows of the returns, where they are those of the demonstrators."""
     names = [person.name for person in run.people]
     last = list(run.returns[-len(names) :])
     return last if [row.name for row in last] == names else []
 
 
 def conclusions(run: FitRun) -> list[str]:
-    """How the policy compares with the best demonstrator, as far as the intervals tell."""
+    """The policy compared with the best demonstrator, by the intervals."""
     tried, shown = policies(run), demonstrators(run)
     if not tried:
         why = "The policy was not tried in an environment" if run.networks else "No true reward of the MDP is known"
@@ -104,7 +104,7 @@ def conclusions(run: FitRun) -> list[str]:
 
 
 def _computed(tried: list[Estimate], shown: list[Estimate]) -> list[str]:
-    """The same of a policy whose returns were computed, by its greedy actions and by sampled ones."""
+    """The same of a policy in an MDP, whose returns were computed exactly."""
     first, second = tried
     earns = f"The policy earns {interval(first)} by its greedy actions and {interval(second)} by sampled ones, exactly."
     how = (
@@ -125,7 +125,7 @@ def _computed(tried: list[Estimate], shown: list[Estimate]) -> list[str]:
 
 
 def learning(run: FitRun, level: int, key: str) -> Safe:
-    """The curve, or why there is none."""
+    """The learning curve, or why there is none."""
     title, took = "Training", f"{counted(run.steps, 'step')} in {number(run.seconds)} s."
     if len(run.history) < 2:
         return part(level, title, key, paragraph(f"{took} The run has no learning curve."))
@@ -146,7 +146,7 @@ def learning(run: FitRun, level: int, key: str) -> Safe:
 
 
 def _thinned(points: tuple[tuple[float, float], ...], most: int) -> tuple[tuple[float, float], ...]:
-    """So many at most, evenly spread, the first and the last with them."""
+    """At most so many points, evenly spaced from the first to the last."""
     if len(points) <= most:
         return points
     return tuple(points[round(n * (len(points) - 1) / (most - 1))] for n in range(most))

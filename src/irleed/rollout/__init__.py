@@ -6,15 +6,21 @@ from irleed.rollout.backends import (
     DeviceBackend,
     HostBackend,
     greedy_action,
+    learn_and_evaluate,
     policy_returns,
     sampled_action,
 )
+from irleed.rollout.evaluation import Played, ReturnEstimate, demonstrated
 
 __all__ = [
     "AbstractBackend",
     "DeviceBackend",
     "HostBackend",
+    "Played",
+    "ReturnEstimate",
+    "demonstrated",
     "greedy_action",
+    "learn_and_evaluate",
     "make_backend",
     "policy_returns",
     "sampled_action",

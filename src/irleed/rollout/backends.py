@@ -16,11 +16,10 @@ from irleed.algorithms.agent import AbstractAgent, AgentState
 from irleed.algorithms.interaction import advance_on_device, advance_on_host, begin_on_device, begin_on_host, sound
 from irleed.algorithms.training import PARTS, Losses, Progress, in_parts
 from irleed.data.transitions import Transitions
+from irleed.envs import AbstractEnv, Actions, Bounds, Transition
 from irleed.envs.host import HostEnv, make_host
 from irleed.envs.host.mujoco import TASKS
-from irleed.envs.step import AbstractEnv, Actions, Bounds, Transition
-from irleed.policies.actor import AbstractActor
-from irleed.policies.base import Policy
+from irleed.policies import AbstractActor, Policy
 from irleed.rollout.evaluation import Played, ReturnEstimate, play
 from irleed.runs.checkpoint import Checkpointer
 

@@ -12,10 +12,10 @@ import numpy as np
 from scipy.stats import t as student
 
 from irleed._typing import Array, Bool, Float, Key, Shaped
-from irleed.data.demonstrations import Demonstrations
-from irleed.envs.step import AbstractEnv
+from irleed.data import Demonstrations
+from irleed.envs import AbstractEnv
 from irleed.model.expertise import INTERVAL
-from irleed.policies.actor import AbstractActor
+from irleed.policies import AbstractActor
 
 # From a key and an observation to an action.
 Act = Callable[[Key, Shaped[Array, "..."]], Shaped[Array, "..."]]

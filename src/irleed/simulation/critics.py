@@ -21,20 +21,18 @@ from safetensors.numpy import save
 from irleed._io.files import beside
 from irleed._io.safetensors import Tensor, read_arrays, read_header, refusing
 from irleed._typing import Array, Float, Int, Key, Scalar, Shaped
+from irleed.algorithms import OfflineIrleed, SacIrleed
 from irleed.algorithms.experts import SacExpert, SoftQExpert
-from irleed.algorithms.iq import OfflineIrleed, SacIrleed
 from irleed.algorithms.training import Progress, train_all
-from irleed.data.demonstrations import Demonstrations, Episode
+from irleed.data import Demonstrations, Episode
 from irleed.data.transitions import Transitions, stack
-from irleed.envs.step import Actions
+from irleed.envs import Actions
 from irleed.errors import DataError, SpaceError
-from irleed.model.actions import Categorical
+from irleed.model import Categorical
 from irleed.model.networks import Activation, Mlp
-from irleed.policies.actor import Actor
+from irleed.policies import Actor
 from irleed.policies.ensemble import EnsemblePolicy, assembled, check_numbers, check_shapes
-from irleed.rollout import AbstractBackend, HostBackend, sampled_action
-from irleed.rollout.backends import learn_and_evaluate
-from irleed.rollout.evaluation import Played
+from irleed.rollout import AbstractBackend, HostBackend, Played, learn_and_evaluate, sampled_action
 from irleed.runs.directory import prepare
 
 SHIPPED = {

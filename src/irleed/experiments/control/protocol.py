@@ -19,16 +19,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from irleed._typing import Array, Float, Int, Key
-from irleed.algorithms.agent import AbstractAgent
-from irleed.algorithms.base import AbstractOffline
-from irleed.algorithms.baselines import BehaviourCloning, Ileed, Sqil
+from irleed.algorithms import AbstractAgent, AbstractOffline, BehaviourCloning, Ileed, Sqil
 from irleed.algorithms.iq import IQ_LEARN, OfflineIrleed, OnlineIrleed
 from irleed.algorithms.training import train_all
-from irleed.data import load, save
-from irleed.data.demonstrations import Demonstrations
+from irleed.data import Demonstrations, load, save
 from irleed.data.transitions import Transitions, stack
 from irleed.experiments import check_chosen, check_least, check_steps, computed_once
-from irleed.policies.actor import EnsembleActor
+from irleed.policies import EnsembleActor
 from irleed.rollout import AbstractBackend, greedy_action, make_backend, sampled_action
 from irleed.runs.checkpoint import Checkpointer
 from irleed.runs.directory import keep, kept

@@ -10,7 +10,7 @@ from rich.table import Table
 from scipy.stats import trim_mean
 
 from irleed._typing import Array, Float
-from irleed.algorithms.agent import AbstractAgent
+from irleed.algorithms import AbstractAgent
 from irleed.analysis.statistics import bootstrap_interval, paired_difference, rank_correlation
 from irleed.experiments import paper
 from irleed.experiments.control.protocol import METHODS, ORACLES, ControlConfig, Outcome
