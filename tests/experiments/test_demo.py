@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 from irleed.cli import main
-from irleed.cli.demo import bundled, cartpole, held, highest, in_gauge
+from irleed.cli.demo import against_truth, bundled, cartpole, highest, to_gauge
 from irleed.data import load
 from irleed.errors import ConfigError
 from irleed.fit.options import OFFLINE
@@ -135,11 +135,12 @@ def test_orders_and_intervals_that_are_wrong_are_called_so():
     precision = {"precision": np.array([2.0, 0.5]), "precision_low": ones * 0.4, "precision_high": ones * 2.1}
     others = dict.fromkeys(("transitions", "bias", "bias_low", "bias_high", "log_likelihood", "weight"), ones)
     expertise = Expertise(names=("a", "b"), **precision, **others)
-    np.testing.assert_allclose(in_gauge([4.0, 1.0]), [2.0, 0.5])
+    np.testing.assert_allclose(to_gauge([4.0, 1.0]), [2.0, 0.5])
     assert (
-        "\n".join(held(expertise, [4.0, 1.0])) == "The true order of precision is a, b: that found here. 2 of 2" + REST
+        "\n".join(against_truth(expertise, [4.0, 1.0]))
+        == "The true order of precision is a, b: that found here. 2 of 2" + REST
     )
     assert (
-        "\n".join(held(expertise, [1.0, 9.0]))
+        "\n".join(against_truth(expertise, [1.0, 9.0]))
         == "The true order of precision is b, a: not that found here. 0 of 2" + REST
     )

@@ -162,7 +162,7 @@ def test_overlapping_intervals_are_not_told_apart():
         person("a", 4.0, 3.0, 5.0), person("b", 2.5, 2.0, 3.5), person("c", 1.0, 0.5, 1.5), person("d", 2.1, 1.4, 2.2)
     )
     assert expertise.pairs(run) == (3, 6)  # a-c, a-d, b-c
-    assert expertise.alike(run) == [["a", "b"], ["b", "d"], ["d", "c"]]
+    assert expertise.indistinguishable(run) == [["a", "b"], ["b", "d"], ["d", "c"]]
     said = " ".join(expertise.conclusions(run))
     assert "The intervals of precision do not overlap in 3 of 6 pairs of demonstrators." in said
     assert "Groups whose intervals overlap: a and b; b and d; d and c." in said
@@ -171,7 +171,7 @@ def test_overlapping_intervals_are_not_told_apart():
 def test_who_has_too_few_transitions_is_neither_ranked_nor_best():
     few = dataclasses.replace(person("c", 9.0, None, None), ranked=False)
     run = fit_of(few, person("a", 4.0, 3.0, 5.0), person("b", 1.0, 0.5, 2.0))
-    assert [each.name for each in expertise.compared(run)] == ["a", "b"] and expertise.judged(run)
+    assert [each.name for each in expertise.compared(run)] == ["a", "b"] and expertise.has_ranking(run)
     assert any(
         "Not ranked and without intervals, as they have too few transitions: c." in each
         for each in expertise.conclusions(run)
@@ -181,7 +181,7 @@ def test_who_has_too_few_transitions_is_neither_ranked_nor_best():
     assert expertise.conclusions(nobody) == [
         "Too few transitions to rank the demonstrators: their precision is no more than a first guess."
     ]
-    assert not expertise.judged(nobody) and "Too few transitions to rank" in Tree(page([nobody])).text
+    assert not expertise.has_ranking(nobody) and "Too few transitions to rank" in Tree(page([nobody])).text
 
 
 def test_skill_comes_before_precision_where_it_is_estimated():
@@ -205,7 +205,7 @@ def test_skill_comes_before_precision_where_it_is_estimated():
 def test_the_probability_that_one_is_better_follows_from_the_intervals():
     """By hand: 0.9 and 0.5 with standard deviations of 0.1 / 1.645 each; the high end is cut off and says nothing."""
     run = fit_of(skilled("a", 0.9, 0.8, 0.92), skilled("b", 0.5, 0.4, 0.6), skilled("c", 0.5, 0.4, 0.6))
-    found = expertise.chances(expertise.ranked(run))
+    found = expertise.win_probabilities(expertise.ranked(run))
     by_hand = 0.5 * (1 + math.erf(0.4 / (0.1 / 1.645 * math.sqrt(2)) / math.sqrt(2)))
     np.testing.assert_allclose(found[0, 1:], by_hand)
     np.testing.assert_allclose(found + found.T, 1)
@@ -229,8 +229,8 @@ def test_episodes_unlike_the_others_of_their_demonstrator_are_named():
     assert "a: 5 (skill −0.40); b: 10 (skill 0.50)" in shown.text
     tips = [attributes["data-tip"] for attributes in shown.all("path") if "data-tip" in attributes]
     assert tips == ["episode 5: skill −0.40", "episode 10: skill 0.50"]
-    alike = dataclasses.replace(run, episodes=tuple(dataclasses.replace(each, value=0.5) for each in found))
-    assert "No episode differs much in skill" in Tree(page([alike])).text
+    equal = dataclasses.replace(run, episodes=tuple(dataclasses.replace(each, value=0.5) for each in found))
+    assert "No episode differs much in skill" in Tree(page([equal])).text
 
 
 def test_what_is_not_known_is_not_said():
@@ -331,10 +331,10 @@ def test_a_comparison_has_no_column_that_says_nothing_new():
         runs = [fit_of(someone, label=own, config={"algorithm": alg, "data": data}) for own, alg, data in names]
         return str(comparison.section(list(runs), 2, "c")).partition("</thead>")[0]
 
-    alike, other = ("irleed", "irleed", "a.npz"), ("iq", "iq", "b.npz")
-    assert ">data" in headings(alike, other) and ">algorithm" not in headings(alike, other)
-    assert ">data" not in headings(alike, ("mine", "iq", "a.npz"))
-    assert ">algorithm" in headings(alike, ("mine", "iq", "a.npz"))
+    one, other = ("irleed", "irleed", "a.npz"), ("iq", "iq", "b.npz")
+    assert ">data" in headings(one, other) and ">algorithm" not in headings(one, other)
+    assert ">data" not in headings(one, ("mine", "iq", "a.npz"))
+    assert ">algorithm" in headings(one, ("mine", "iq", "a.npz"))
 
 
 def test_large_grids_are_pictures():

@@ -79,7 +79,7 @@ def cartpole(out: Path, seed: int, console: Console, *, members: int = MEMBERS, 
     found = {method: fitted(folder, method, seed, members, steps) for method in OFFLINE}
     earned = found["irleed"].returns[2:]
     console.print(_expertise(found["irleed"].expertise, truth, earned))
-    say(console, *held(found["irleed"].expertise, truth["precision"]))
+    say(console, *against_truth(found["irleed"].expertise, truth["precision"]))
     rows = compared(found)
     console.print(_comparison(rows))
     say(console, highest(rows))
@@ -107,7 +107,7 @@ def fitted(folder: Path, method: str, seed: int, members: int, steps: int) -> Fi
     return found
 
 
-def in_gauge(precision: list[float]) -> np.ndarray:
+def to_gauge(precision: list[float]) -> np.ndarray:
     """True precisions in the gauge of the estimates: their geometric mean is 1."""
     return np.asarray(precision) / np.exp(np.mean(np.log(precision)))
 
@@ -121,7 +121,7 @@ def _expertise(expertise: Expertise, truth: dict[str, Any], earned: tuple[Return
     if skill is not None:  # in 80 columns
         headings = ("demonstrator", "skill", "precision", "true", "bias", "true", "return")
     table = text_table(headings, title="Each demonstrator's skill, by IRLEED", caption=caption, padding=(0, 1, 0, 0))
-    true = in_gauge(truth["precision"])
+    true = to_gauge(truth["precision"])
     for name in expertise.ranking:
         i = expertise.names.index(name)
         table.add_row(
@@ -138,9 +138,9 @@ def _expertise(expertise: Expertise, truth: dict[str, Any], earned: tuple[Return
     return table
 
 
-def held(expertise: Expertise, precision: list[float]) -> tuple[str, str]:
+def against_truth(expertise: Expertise, precision: list[float]) -> tuple[str, str]:
     """Whether the order of precisions and their intervals agree with the truth."""
-    true = in_gauge(precision)
+    true = to_gauge(precision)
     order = ", ".join(expertise.names[i] for i in np.argsort(-true, kind="stable"))
     inside = int(np.sum((expertise.precision_low <= true) & (true <= expertise.precision_high)))
     found = [expertise.names[i] for i in np.argsort(-np.asarray(expertise.precision), kind="stable")]

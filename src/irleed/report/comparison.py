@@ -8,7 +8,7 @@ from statistics import fmean
 from typing import Any
 
 from irleed.report import returns, svg
-from irleed.report.expertise import compared, judged, ranked
+from irleed.report.expertise import compared, has_ranking, ranked
 from irleed.report.markup import Safe, counted, details, element, figure, listed, number, paragraph, part, table
 from irleed.runs.fields import Fields
 from irleed.runs.kinds import Estimate, ExperimentRun, FitRun, Person, Run
@@ -80,7 +80,7 @@ def _overview(caption: str, first: str, runs: list[FitRun], *left_out: str) -> S
             "steps": run.steps,
             **dict(zip_longest(("return, greedy actions", "return, sampled actions"), returns.policies(run)[:2])),
             "log likelihood": _likelihood(run),
-            "ranked first": compared(run)[0].name if judged(run) else "does not rank",
+            "ranked first": compared(run)[0].name if has_ranking(run) else "does not rank",
         }
         for run in runs
     ]
@@ -90,7 +90,7 @@ def _overview(caption: str, first: str, runs: list[FitRun], *left_out: str) -> S
 
 def _plots(runs: list[FitRun]) -> Safe:
     skilled = [(n, run) for n, run in enumerate(runs) if run.by_skill]
-    ranking = [(n, run) for n, run in enumerate(runs) if judged(run)]
+    ranking = [(n, run) for n, run in enumerate(runs) if has_ranking(run)]
     plots = [
         _returns(runs),
         _estimates(skilled, "skill", lambda person: person.skill, (0.0, 1.0)),

@@ -93,7 +93,7 @@ def pairs(run: FitRun) -> tuple[int, int]:
     return sum(bisect_left(highs, low) for low, _ in known), math.comb(len(run.people), 2)
 
 
-def alike(run: FitRun) -> list[list[str]]:
+def indistinguishable(run: FitRun) -> list[list[str]]:
     """The largest groups in which all intervals overlap, in the order of the ranking."""
     order = [person.quality for person in compared(run)]
     # Intervals that all overlap each other have a point in common, and it can be the low end of one of them.
@@ -106,12 +106,12 @@ def alike(run: FitRun) -> list[list[str]]:
     return found
 
 
-def judged(run: FitRun) -> bool:
+def has_ranking(run: FitRun) -> bool:
     """Whether the run ranks demonstrators: some algorithms take all for equal, and data may be too few."""
     return len({person.quality.value for person in compared(run)}) > 1
 
 
-def chances(order: list[Person]) -> Float[np.ndarray, "D D"]:
+def win_probabilities(order: list[Person]) -> Float[np.ndarray, "D D"]:
     """The probability that the demonstrator of a row has more skill than that of a column, by their intervals.
 
     Skill is about normal; its interval is cut off at 1, so that the low end says how wide it is.
@@ -129,7 +129,7 @@ def conclusions(run: FitRun) -> list[str]:
     by = ranked_by(run)
     if len(compared(run)) < 2:
         return [f"Too few transitions to rank the demonstrators: their {by} is no more than a first guess."]
-    if not judged(run):
+    if not has_ranking(run):
         algorithm = run.config.get("algorithm", "this algorithm")
         return [f"All have the same {by}: {algorithm} takes the demonstrators for equal and does not rank them."]
     if all(person.quality.low is None for person in run.people):
@@ -163,7 +163,7 @@ def conclusions(run: FitRun) -> list[str]:
 
 
 def _overlapping(run: FitRun) -> list[str]:
-    groups = [listed(group) for group in alike(run)]
+    groups = [listed(group) for group in indistinguishable(run)]
     if not groups:
         return []
     more = f"; and {counted(len(groups) - MOST_GROUPS, 'more group')}" if len(groups) > MOST_GROUPS else ""
@@ -176,7 +176,7 @@ def _overlapping(run: FitRun) -> list[str]:
 def _uncertain(run: FitRun) -> list[str]:
     """Neighbours in the ranking whose order is not certain."""
     order = compared(run)
-    chance = np.diagonal(chances(order), 1)
+    chance = np.diagonal(win_probabilities(order), 1)
     close = [
         f"{first.name} over {second.name} {p:.2f}"
         for first, second, p in zip(order, order[1:], chance, strict=False)
@@ -235,7 +235,8 @@ def _crossed(run: FitRun, order: list[Person]) -> list[Safe]:
         return []
     names = [person.name for person in order]
     if run.by_skill:
-        cells = [["·" if i == j else f"{p:.2f}" for j, p in enumerate(row)] for i, row in enumerate(chances(order))]
+        chance = win_probabilities(order)
+        cells = [["·" if i == j else f"{p:.2f}" for j, p in enumerate(row)] for i, row in enumerate(chance)]
         title = "Probability that one demonstrator is better than another"
         caption = "P(row better than column): the probability that the row's skill is larger, by the intervals"
     else:
@@ -303,15 +304,15 @@ def outliers(found: Sequence[EpisodeSkill]) -> list[EpisodeSkill]:
 def _outliers_named(found: Episodes) -> str:
     most = MOST_EPISODES_NAMED
     odd = {name: outliers(own) for name, own in found.items()}
-    told = [
+    named = [
         f"{name}: " + listed([f"{each.episode} (skill {_short(each.value)})" for each in own], most)
         for name, own in odd.items()
         if own
     ]
-    if not told:
+    if not named:
         return "No episode differs much in skill from the others of its demonstrator."
-    more = f"; and of {counted(len(told) - most, 'more demonstrator')}" if len(told) > most else ""
-    return f"Episodes unlike the others of their demonstrator, by number: {'; '.join(told[:most])}{more}."
+    more = f"; and of {counted(len(named) - most, 'more demonstrator')}" if len(named) > most else ""
+    return f"Episodes unlike the others of their demonstrator, by number: {'; '.join(named[:most])}{more}."
 
 
 def _dots(own: Sequence[EpisodeSkill]) -> list[tuple[float, str, bool]]:

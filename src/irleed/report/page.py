@@ -120,7 +120,7 @@ def _short(run: Run, level: int, key: str) -> Safe:
         points = [*comparison.conclusions(run), *_warned(run.results.warnings)]
         return part(level, title, f"{key}-short", listing(points, "short"))
     points = [returns.conclusions(run)[0]]
-    if expertise.judged(run):
+    if expertise.has_ranking(run):
         order = expertise.compared(run)
         first, last = order[0], order[-1]
         points.append(

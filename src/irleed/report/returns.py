@@ -54,11 +54,11 @@ def _film(run: FitRun, room: int) -> list[Safe]:
     )
     label = f"{name(run.config.get('env'))}: {caption}"
     moves = len(film.moving) + len(film.still) <= room  # or the still picture has to do
-    shown = (
+    pictures = (
         *([element("img", src=film.moving, alt=label, class_="moving")] if moves else []),
         element("img", src=film.still, alt=f"{label} A few frames.", class_="still" if moves else None),
     )
-    inside = element("figure", element("figcaption", caption), *shown)
+    inside = element("figure", element("figcaption", caption), *pictures)
     return [element("details", element("summary", "A film of the policy"), inside, class_="film", open=True)]
 
 
@@ -82,20 +82,20 @@ def _own(run: FitRun) -> list[Estimate]:
 
 def conclusions(run: FitRun) -> list[str]:
     """The policy compared with the best demonstrator, by the intervals."""
-    tried, shown = policies(run), demonstrators(run)
-    if not tried:
+    policy_rows, people = policies(run), demonstrators(run)
+    if not policy_rows:
         why = "The policy was not tried in an environment" if run.networks else "No true reward of the MDP is known"
         how = "the run says how likely the demonstrations are, not what the policy earns."
         remedy = ["Give --env to have it tried."] if run.networks else []
-        known = "The plot has what the demonstrators earned." if shown else "The data have no rewards either."
+        known = "The plot has what the demonstrators earned." if people else "The data have no rewards either."
         return [f"{why}: {how}", " ".join([*remedy, known])]
-    if all(row.exact for row in tried):
-        return _computed(tried, shown)
-    first = tried[0]
+    if all(row.exact for row in policy_rows):
+        return _computed(policy_rows, people)
+    first = policy_rows[0]
     sentence = f"The {first.name}, earned {interval(first)} on average over {first.count} episodes"
-    if not shown:
+    if not people:
         return [f"{sentence}. The data have no rewards, so there is nothing to compare with."]
-    best = shown[0]
+    best = people[0]
     against = f"the best demonstrator, {best.name}, {interval(best)}"
     if not first.apart(best):
         return [f"{sentence}; {against}. The intervals overlap, so neither can be called better."]
@@ -103,17 +103,17 @@ def conclusions(run: FitRun) -> list[str]:
     return [f"{sentence}: {verdict} {against}. The intervals do not overlap."]
 
 
-def _computed(tried: list[Estimate], shown: list[Estimate]) -> list[str]:
+def _computed(policy_rows: list[Estimate], people: list[Estimate]) -> list[str]:
     """The same of a policy in an MDP, whose returns were computed exactly."""
-    first, second = tried
+    first, second = policy_rows
     earns = f"The policy earns {interval(first)} by its greedy actions and {interval(second)} by sampled ones, exactly."
     how = (
         "Returns are undiscounted and by the true reward of the MDP: of the policy what is expected over as many steps "
         "as the longest demonstration has, so that it needs no interval; of the demonstrators what they did."
     )
-    if not shown:
+    if not people:
         return [earns, how]
-    best = shown[0]
+    best = people[0]
     verdicts = [
         "not told apart from" if not row.apart(best) else "more than" if row.value > best.value else "less than"
         for row in (first, second)

@@ -116,15 +116,15 @@ def in_steps(agent: AbstractAgent, losses: Losses) -> Losses:
     return [(min(rounds * agent.num_envs, agent.steps), loss) for rounds, loss in losses]
 
 
-def counted(agent: AbstractAgent, progress: Progress | None) -> Progress | None:
+def in_environment_steps(agent: AbstractAgent, progress: Progress | None) -> Progress | None:
     """Progress in environment steps, to be called with rounds."""
     if progress is None or agent.num_envs == 1:
         return progress
 
-    def in_environment_steps(done: int, total: int, **figures: float) -> None:
+    def report(done: int, total: int, **figures: float) -> None:
         progress(min(done * agent.num_envs, agent.steps), min(total * agent.num_envs, agent.steps), **figures)
 
-    return in_environment_steps
+    return report
 
 
 def how_many(actors: Any) -> int:
@@ -174,7 +174,9 @@ class DeviceBackend(AbstractBackend):
             return groups.advance(ahead, carries, given)
 
         part = -(-agent.rounds // PARTS)
-        carries, losses = in_parts(start, on, len(keys), agent.rounds, part, counted(agent, progress), checkpointer)
+        carries, losses = in_parts(
+            start, on, len(keys), agent.rounds, part, in_environment_steps(agent, progress), checkpointer
+        )
         return groups.join([state for state, _ in carries]), in_steps(agent, losses)
 
 
@@ -249,16 +251,16 @@ class HostBackend(AbstractBackend):
         The state of a host environment cannot be checkpointed. Every part of a run, a twentieth or a thousand rounds,
         therefore starts new episodes from a seed of its own, resumed or not, so that both give the same result.
         """
-        env, told = self._lanes(len(keys) * agent.num_envs), counted(agent, progress)
+        env, report = self._lanes(len(keys) * agent.num_envs), in_environment_steps(agent, progress)
         start = functools.partial(begin_on_host, agent, keys, env, data, demonstrators)
 
         def on(state: AgentState, done: int, steps: int) -> tuple[AgentState, Array]:
             env.reset(_seed(jax.random.fold_in(keys[0], done)))
-            state, infos = advance_on_host(agent, keys, state, env, data, done, steps, told)
+            state, infos = advance_on_host(agent, keys, state, env, data, done, steps, report)
             return state, np.mean([np.asarray(info.loss) for info in infos], 0)
 
         part = max(-(-agent.rounds // HOST_PARTS), LEAST_PART)
-        state, losses = in_parts(start, on, len(keys), agent.rounds, part, told, checkpointer)
+        state, losses = in_parts(start, on, len(keys), agent.rounds, part, report, checkpointer)
         return state, in_steps(agent, losses)
 
     def close(self) -> None:
@@ -331,14 +333,14 @@ def learn_and_evaluate(
             env.reset(done)
             state, infos = advance_on_host(agent, keys, carry[0], env, data, done, rounds)
             policies = jax.vmap(agent.policy)(state.learner.parameters)
-            earned = backend.returns(jax.random.fold_in(play_key, done), policies, greedy_action, episodes).mean(1)
+            returns = backend.returns(jax.random.fold_in(play_key, done), policies, greedy_action, episodes).mean(1)
             if on_evaluation is not None:
-                on_evaluation((done + rounds) * agent.num_envs, policies, earned)
-            curve = jnp.asarray(carry[1]).at[:, done // stretch].set(jnp.asarray(earned, jnp.float32))
+                on_evaluation((done + rounds) * agent.num_envs, policies, returns)
+            curve = jnp.asarray(carry[1]).at[:, done // stretch].set(jnp.asarray(returns, jnp.float32))
             return (state, curve), np.asarray(infos[-1].loss)
 
-        told = counted(agent, progress)
-        (state, curve), _ = in_parts(start, on, len(keys), agent.rounds, stretch, told, checkpointer)
+        report = in_environment_steps(agent, progress)
+        (state, curve), _ = in_parts(start, on, len(keys), agent.rounds, stretch, report, checkpointer)
     return state, np.asarray(curve)
 
 

@@ -202,12 +202,12 @@ class Stages:
         with (folder / "stages.csv").open("w", newline="", encoding="utf-8") as file:
             csv.writer(file).writerow(("file", "run", "steps", "greedy", "drawn"))
 
-    def keep(self, steps: int, policies: Actor, earned: Float[np.ndarray, " P"]) -> None:
+    def keep(self, steps: int, policies: Actor, returns: Float[np.ndarray, " P"]) -> None:
         """Keep the policies of all runs after so many steps."""
         key = jax.random.fold_in(self._key, steps)
         sampled = self._backend.returns(key, policies, sampled_action, STAGE_EPISODES).mean(1)
         with (self._folder / "stages.csv").open("a", newline="", encoding="utf-8") as file:
-            for number, (greedy, random) in enumerate(zip(earned, sampled, strict=True)):
+            for number, (greedy, random) in enumerate(zip(returns, sampled, strict=True)):
                 name = f"{number}_{steps}.safetensors"
                 one_of(policies, number).save(self._folder / name)
                 csv.writer(file).writerow((name, number, steps, round(float(greedy), 1), round(float(random), 1)))
