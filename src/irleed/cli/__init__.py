@@ -74,13 +74,13 @@ def main(arguments: list[str] | None = None) -> None:
                 _main(sys.argv[1:] if arguments is None else arguments)
         finally:
             sys.stdout.flush()
-    except BrokenPipeError:  # whoever reads what is printed has seen enough, as `head` does: no more, also at the exit
+    except BrokenPipeError:  # the reader of the output closed it, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
 
 
 def interrupt(number: int, frame: FrameType | None) -> None:
-    """End a command as Ctrl-C does: what is half written is removed, and locks are released."""
+    """End a command as Ctrl-C does: partial files are removed, and locks are released."""
     raise KeyboardInterrupt
 
 

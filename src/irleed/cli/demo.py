@@ -77,8 +77,7 @@ def cartpole(out: Path, seed: int, console: Console, *, members: int = MEMBERS, 
         "and IQ-Learn (--ends failure); ILEED and cloning have no such setting. No method learns from the rewards.",
     )
     found = {method: fitted(folder, method, seed, members, steps) for method in OFFLINE}
-    earned = found["irleed"].returns[2:]
-    console.print(_expertise(found["irleed"].expertise, truth, earned))
+    console.print(_expertise(found["irleed"].expertise, truth, found["irleed"].returns[2:]))
     say(console, *against_truth(found["irleed"].expertise, truth["precision"]))
     rows = compared(found)
     console.print(_comparison(rows))
@@ -112,7 +111,7 @@ def to_gauge(precision: list[float]) -> np.ndarray:
     return np.asarray(precision) / np.exp(np.mean(np.log(precision)))
 
 
-def _expertise(expertise: Expertise, truth: dict[str, Any], earned: tuple[ReturnEstimate, ...]) -> Table:
+def _expertise(expertise: Expertise, truth: dict[str, Any], returns: tuple[ReturnEstimate, ...]) -> Table:
     """IRLEED's estimates in the order of the ranking, and the true values."""
     caption = "90 % intervals; precision 1 is the average; true bias: its scale"
     caption += "\nskill 1 is what the others would do, 0 as good as random" if expertise.skill is not None else ""
@@ -133,7 +132,7 @@ def _expertise(expertise: Expertise, truth: dict[str, Any], earned: tuple[Return
             if skill is None
             else f"{expertise.bias[i]:.2f}",
             f"{truth['bias_scale'][i]:.0f}",
-            f"{earned[i].mean:.0f}",
+            f"{returns[i].mean:.0f}",
         )
     return table
 
@@ -144,9 +143,9 @@ def against_truth(expertise: Expertise, precision: list[float]) -> tuple[str, st
     order = ", ".join(expertise.names[i] for i in np.argsort(-true, kind="stable"))
     inside = int(np.sum((expertise.precision_low <= true) & (true <= expertise.precision_high)))
     found = [expertise.names[i] for i in np.argsort(-np.asarray(expertise.precision), kind="stable")]
-    said = "that found here" if order == ", ".join(found) else "not that found here"
+    verdict = "that found here" if order == ", ".join(found) else "not that found here"
     return (
-        f"The true order of precision is {order}: {said}. {inside} of {len(true)} intervals hold the true value:",
+        f"The true order of precision is {order}: {verdict}. {inside} of {len(true)} intervals hold the true value:",
         "they say how much data and training vary, not how far training falls short.",
     )
 
@@ -197,8 +196,8 @@ def in_gridworld(out: Path, seed: int, console: Console) -> None:
     order = ", ".join(data.names[i] for i in np.argsort(-truth.precision))
     console.print(f"true order of precision: {order}\n     estimated order: {', '.join(expertise.ranking)}")
     returns = {name: exact_return(world, each.policy) for name, each in found.items()}
-    earned = np.asarray(data.returns())
-    console.print(_earned(np.array([earned[data.owner == i].mean() for i in range(5)]), returns))
+    own = np.asarray(data.returns())
+    console.print(_returns(np.array([own[data.owner == i].mean() for i in range(5)]), returns))
     maps = {
         "true reward": np.asarray(world.mdp.reward),
         "demonstrations": np.bincount(np.asarray(data.obs), minlength=world.mdp.states).astype(float),
@@ -218,7 +217,7 @@ def exact_return(world: Gridworld, policy: TabularPolicy) -> float:
     return float(jax.jit(expected_return, static_argnums=2)(world.mdp, policy.probabilities, HORIZON))
 
 
-def _earned(demonstrators: np.ndarray, returns: dict[str, float]) -> Table:
+def _returns(demonstrators: np.ndarray, returns: dict[str, float]) -> Table:
     table = Table(title="Return: how often an episode ends in a rewarded corner")
     table.add_column("who")
     table.add_column("return", justify="right")

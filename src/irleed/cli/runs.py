@@ -180,8 +180,8 @@ def returns_table(rows: tuple[ReturnEstimate, ...], limit: int = 30) -> Table:
 
 def _side_by_side(found: Mapping[str, Fit]) -> Table:
     """Returns of each method's policy, where they are known, and log likelihoods of the demonstrators' actions."""
-    tried = any(each.returns for each in found.values())
-    headings = ("method", *(("return, greedy", "return, sampled") if tried else ()), "log likelihood")
+    known = any(each.returns for each in found.values())
+    headings = ("method", *(("return, greedy", "return, sampled") if known else ()), "log likelihood")
     table = text_table(headings, title="Beside other methods")
     for method, each in found.items():
         returns = map(_amount, each.returns[:2])
@@ -343,9 +343,9 @@ class CurateCommand:
     run_folder: Annotated[Path, tyro.conf.arg(name="run")]
     """The folder of the fit (`irleed fit DATA --out FOLDER`)."""
     out: Path | None = None
-    """What to write, by its ending. .csv or .parquet: a row of weights for each episode; .npz: the episodes to keep;
-    .hdf5: a copy of a robomimic file with the masks irleed_keep and irleed_drop; none: a folder with the episodes to
-    keep, of a Minari data set as such, else in the layout of the library imitation."""
+    """The file or folder to write, by its suffix. .csv or .parquet: a row of weights for each episode; .npz: the
+    episodes to keep; .hdf5: a copy of a robomimic file with the masks irleed_keep and irleed_drop; none: a folder with
+    the episodes to keep, of a Minari data set as such, else in the layout of the library imitation."""
     frames: Path | None = None
     """Of a LeRobot folder: also write a new Parquet file with the index and the weight of every frame."""
     share: float = 0.5
@@ -360,7 +360,7 @@ class CurateCommand:
     """Print JSON instead of a table."""
 
     def run(self, console: Console) -> None:
-        """Weigh, write what was asked for, and print."""
+        """Weigh, write and print."""
         names = ("out", "frames", "share", "other_data", "expansion", "allow_few")
         found = curate(self.data, self.run_folder, **{name: getattr(self, name) for name in names})
         if self.json:

@@ -137,7 +137,7 @@ class SimulateCommand:
         return dataclasses.replace(found, names=self.names or found.names), truth
 
     def _check(self, people: int) -> None:
-        """Refuse impossible settings of so many demonstrators before any episode is recorded."""
+        """Refuse impossible settings before any episode is recorded."""
         check_least(self, demonstrators=1, demonstrations=1, max_precision=0, workers=0)
         for value in self.precision:
             if not value >= 0:
@@ -201,7 +201,7 @@ class ExpertCommand:
     narrow: float = 1.0
     """How narrow policies of continuous actions are: minus the entropy of each action, in nats."""
     stages: int = 0
-    """Keep the policies at so many stages of training as well, beside the file; for continuous actions."""
+    """Number of stages of training whose policies are kept as well, beside the file; for continuous actions."""
     episodes: int = 100
     """Evaluation episodes of each expert, by which the best is chosen, and as many again for the return reported."""
     seed: int = 0

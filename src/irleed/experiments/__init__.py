@@ -10,11 +10,13 @@ Each has a configuration with its `check`, `sweep` (runs it), `write` (results.j
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
 
 from irleed.errors import ConfigError
 from irleed.runs.checkpoint import Checkpointer
@@ -60,3 +62,11 @@ def computed_once(
             keep(file, fingerprint, arrays)
             checkpointer.clear()
     return arrays, float(arrays.pop("seconds"))
+
+
+def results_table(title: str, caption: str, headings: Iterable[object]) -> Table:
+    """An empty table with a column of row names, and one for each heading."""
+    table = Table("", title=title, caption=caption, box=SIMPLE_HEAD, pad_edge=False)
+    for heading in headings:
+        table.add_column(str(heading), justify="right", no_wrap=True)
+    return table

@@ -16,7 +16,6 @@ import equinox as eqx
 import jax
 import numpy as np
 from matplotlib.figure import Figure
-from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from irleed._typing import Array, Float, Int, Key
@@ -28,7 +27,7 @@ from irleed.data import Demonstrations, Episode, load, save
 from irleed.data.transitions import Transitions, stack
 from irleed.envs.host import make_host
 from irleed.errors import ConfigError
-from irleed.experiments import check_chosen, check_least, check_steps, computed_once, paper
+from irleed.experiments import check_chosen, check_least, check_steps, computed_once, paper, results_table
 from irleed.policies import EnsemblePolicy
 from irleed.report import figures
 from irleed.rollout import HostBackend, greedy_action, learn_and_evaluate, sampled_action
@@ -81,12 +80,12 @@ class HopperConfig:
     teachers: Teachers = "iq"
     """Stages of IQ-Learn from an expert's steps, as the paper's; or of soft actor-critic on the true reward."""
     methods: tuple[MethodName, ...] = get_args(Compared)
-    """What to compare. Early termination counts as failure for those with failure in their name; irleed_paper and
+    """Methods to compare. Early termination counts as failure for those with failure in their name; irleed_paper and
     iq_paper have the published settings, and are online too."""
     pairs: int = 1_000
     """Recorded steps of each policy."""
     steps: int = 500_000
-    """Steps in the environment of each online method."""
+    """Environment steps of each online method."""
     offline_steps: int = 20_000
     """Updates of each offline method."""
     every: int = 5_000
@@ -127,7 +126,7 @@ class HopperConfig:
         return dataclasses.replace(found, **changes)
 
     def fingerprint(self, name: str) -> dict[str, object]:
-        """What a part of the results depends on."""
+        """All that a part of the results depends on."""
         names = ("chosen", "runs", "teachers", "pairs", "between", "episodes", "seed")
         return {**{key: str(getattr(self, key)) for key in names}, **plain(self.method(name), "method")}
 
@@ -143,7 +142,7 @@ def check(config: HopperConfig) -> None:
 
 
 def demonstrate(key: Key, pairs: int, workers: int = 0, teachers: Teachers = "iq") -> Demonstrations:
-    """So many steps of each policy, by sampled actions; the last episode is cut short.
+    """`pairs` steps of each policy, by sampled actions; the last episode is truncated.
 
     Sampled, because greedy actions are as consistent of a hardly trained policy as of a fully trained one. On the CPU,
     because accelerators may round differently in every process, which changes whole episodes.
@@ -237,7 +236,7 @@ class Outcome:
 
 
 def sweep(config: HopperConfig, progress: Callable[..., None]) -> Outcome:
-    """Every method; what an earlier run with the same settings has left in the folder is taken from there."""
+    """Every method; parts that an earlier run with the same settings left in the folder are reused."""
     check(config)
     learn_key = jax.random.split(jax.random.key(config.seed))[1]
     data = kept_demonstrations(config.out, config.seed, config.pairs, config.workers, config.teachers)
@@ -351,22 +350,15 @@ def _curves(config: HopperConfig, outcome: Outcome) -> dict[str, dict[str, list[
 def _published() -> dict[str, dict[str, float]]:
     """The paper's means over the last evaluations, by our names."""
     rows = paper.published("hopper_curves")[-LAST:]
-    return {
-        ours: {
-            source: float(np.mean([float(row[f"{source}_{theirs}"]) for row in rows]))
-            for source in ("A", "B", "C", "ABC")
-        }
-        for ours, theirs in PUBLISHED.items()
-    }
+    means = {name: float(np.mean([float(row[name]) for row in rows])) for name in rows[0]}
+    return {ours: {source: means[f"{source}_{theirs}"] for source in SOURCES} for ours, theirs in PUBLISHED.items()}
 
 
 def tables(results: Results) -> Table:
     """Returns of every method from every source, beside the paper's."""
     sources = list(dict.fromkeys(row.setting["source"] for row in results.rows if row.learnt))
     note = f"mean return over the last {LAST} evaluations, 95 % interval; the paper's in brackets"
-    shown = Table(title="Hopper", caption=note, box=SIMPLE_HEAD, pad_edge=False)
-    for heading in ("", *map(str, sources)):
-        shown.add_column(heading, justify="right" if heading else "left", no_wrap=bool(heading))
+    shown = results_table("Hopper", note, sources)
     people = {row.setting["source"]: f"{row.mean:.0f}" for row in results.rows if not row.learnt}
     shown.add_row("demonstrator", *(people.get(source, "") for source in sources), end_section=True)
     for method in [name for name in METHODS if any(row.method == name for row in results.rows)]:

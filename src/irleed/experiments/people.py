@@ -1,8 +1,8 @@
-"""Real demonstrators with known scores: what a fit of a first part of their data says of the score of the rest.
+"""Real demonstrators with known scores: do estimates from a first part of their data agree with scores of the rest?
 
 Each file of demonstrations has a table of scores beside it. Every method is fitted to a first part (every second
-episode, or the first half of each game) without rewards or scores; its estimates are compared with the scores of the
-rest, beside trivial statistics of the first part. `sweep` runs what a `PeopleConfig` asks for; `write` makes
+episode, or the first half of each episode) without rewards or scores; its estimates are compared with the scores of
+the rest, beside trivial statistics of the first part. `sweep` runs what a `PeopleConfig` asks for; `write` makes
 results.json and the figure of it, `tables` shows them.
 """
 
@@ -15,7 +15,6 @@ from typing import Any, Literal, cast, get_args
 import numpy as np
 import tyro
 from matplotlib.figure import Figure
-from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from irleed._typing import Float
@@ -24,7 +23,7 @@ from irleed.analysis.validation import EPISODE, OWN_EPISODE, conclusion, estimat
 from irleed.data import Demonstrations, load
 from irleed.data.transitions import are_choices
 from irleed.errors import ConfigError, DataError
-from irleed.experiments import check_chosen, check_least, computed_once
+from irleed.experiments import check_chosen, check_least, computed_once, results_table
 from irleed.fit.defaults import Method, network_algorithm
 from irleed.fit.door import fit, of_states
 from irleed.fit.networks import MEMBERS
@@ -263,11 +262,8 @@ def _rows(part: Part, found: Found) -> list[Row]:
     """Rank correlations, and partial ones; none where they are not defined."""
     rows = []
     for (method, estimator), each in found.items():
-        kinds = {
-            "rank": (each.spearman, each.low, each.high),
-            "partial": (each.partial, each.partial_low, each.partial_high),
-        }
-        for kind, (value, low, high) in kinds.items():
+        rank, partial = (each.spearman, each.low, each.high), (each.partial, each.partial_low, each.partial_high)
+        for kind, (value, low, high) in {"rank": rank, "partial": partial}.items():
             if value is not None:
                 place = {"env": part.name, "correlation": kind}
                 rows.append(Row(place, method, value, ci_low=low, ci_high=high, estimator=estimator))
@@ -296,9 +292,7 @@ def tables(results: Results) -> Table:
     """Rank correlations of every method with the score of the rest, a column for each file."""
     files = list(dict.fromkeys(str(row.setting["env"]) for row in results.rows))
     caption = "Spearman with the score of the rest, 95 % bootstrap interval over people; below it, partial correlation"
-    shown = Table(title="People", caption=caption, box=SIMPLE_HEAD, pad_edge=False)
-    for heading in ("", *files):
-        shown.add_column(heading, justify="right" if heading else "left", no_wrap=bool(heading))
+    shown = results_table("People", caption, files)
     by_place = {(row.setting["env"], row.name, row.setting["correlation"]): row for row in results.rows}
     for name in dict.fromkeys(row.name for row in results.rows):
         cells = []

@@ -1,4 +1,4 @@
-"""Policies: what a fit returns, and how it acts, is saved and is read back.
+"""Policies: how a fitted policy acts, is saved and is loaded.
 
 - `Policy` is the interface; `TabularPolicy` and `EnsemblePolicy` are the two kinds, `load_policy` reads either.
 - `Actor` and `EnsembleActor` are policies inside traced functions, see `irleed.policies.actor`.
@@ -30,5 +30,5 @@ KINDS: dict[str, type[Policy]] = {
 
 
 def load_policy(path: str | Path) -> Policy:
-    """Read what the `save` of any policy wrote; no code is run."""
+    """Load a policy that `Policy.save` wrote; no code is run."""
     return KINDS[read_format(path, tuple(KINDS))].load(path)

@@ -111,7 +111,7 @@ class EnsemblePolicy(Policy):
 
     @classmethod
     def load(cls, path: str | Path) -> "EnsemblePolicy":
-        """Read what `save` wrote."""
+        """Load a policy that `save` wrote."""
         header, arrays = read_tensors(path, tuple(FORMATS), _check_members, check_numbers)
         form, network = header["format"], assembled(arrays, cast(Activation, header["activation"]))
         others = {name: arrays[name] for name in FORMATS[form]}

@@ -114,7 +114,7 @@ METHODS: dict[str, AbstractOffline | AbstractAgent] = {
     "irleed_paper": OfflineIrleed.paper(),
     "iq_paper": OfflineIrleed.paper(**IQ_LEARN),
 }
-ORACLES = ("bc_best",)  # learn from the best third of the episodes by their true returns, which nobody else sees
+ORACLES = ("bc_best",)  # learn from the best third of the episodes by true returns
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ class ControlConfig:
     settings: tuple[Literal["LL", "LH", "HL", "HH"], ...] = ("LL", "LH", "HL", "HH")
     """Precision and accuracy, low or high."""
     methods: tuple[MethodName, ...] = get_args(MethodName)[:-2]
-    """What to compare; bc_best is an oracle, which clones the best third of the episodes by their true returns.
+    """Methods to compare; bc_best is an oracle, which clones the best third of the episodes by their true returns.
     Early termination counts as failure for those with failure in their name; irleed_paper and iq_paper have the
     published settings."""
     steps: int = 20_000
@@ -138,7 +138,7 @@ class ControlConfig:
     members: int = 1
     """Members of the ensemble of each offline method on each data set."""
     online_steps: int = 50_000
-    """Steps in the environment, and updates, of each online method."""
+    """Environment steps, and updates, of each online method."""
     demonstrations: int | None = None
     """Episodes of each demonstrator; by default 5 on CartPole and 10 on LunarLander."""
     every: int = 1
@@ -179,19 +179,19 @@ class ControlConfig:
         return self.members if isinstance(METHODS[name], AbstractOffline) else 1
 
     def demonstrators(self, task: Task) -> dict[str, object]:
-        """What the demonstrations depend on."""
+        """All that the demonstrations depend on."""
         settings = {s.name: f"{s.max_precision} {s.bias_scale}" for s in self.chosen(task)}
         plain = {"critic": task.critic, "demonstrations": task.episodes, "biases": " ".join(_plain(task.bias).values())}
         return {**plain, "runs": self.runs, "seed": self.seed, **settings}
 
     def fingerprint(self, task: Task, name: str) -> dict[str, object]:
-        """What a part of the results depends on."""
+        """All that a part of the results depends on."""
         plain = {"every": self.every, "episodes": self.episodes, "members": self.members_of(name)}
         return {**self.demonstrators(task), **plain, **_plain(self.method(name))}
 
 
 def _plain(method: eqx.Module) -> dict[str, str]:
-    """The settings of a method, those of what it is made of included."""
+    """The settings of a method and of its parts."""
     flat: dict[str, str] = {}
     for field in dataclasses.fields(method):
         value = getattr(method, field.name)
@@ -350,7 +350,7 @@ class Outcome:
 
 
 def sweep(config: ControlConfig, progress: Callable[[int, int], None]) -> list[Outcome]:
-    """Every task and method; what an earlier run with the same settings has left in the folder is taken from there."""
+    """Every task and method; parts that an earlier run with the same settings left in the folder are reused."""
     check(config)
     names = tuple(dict.fromkeys(config.methods))
     parts = len(config.chosen_tasks) * len(names)

@@ -4,7 +4,6 @@ from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
-from rich.box import SIMPLE_HEAD
 from rich.console import Group
 from rich.table import Table
 from scipy.stats import trim_mean
@@ -12,7 +11,7 @@ from scipy.stats import trim_mean
 from irleed._typing import Array, Float
 from irleed.algorithms import AbstractAgent
 from irleed.analysis.statistics import bootstrap_interval, paired_difference, rank_correlation
-from irleed.experiments import paper
+from irleed.experiments import paper, results_table
 from irleed.experiments.control.protocol import METHODS, ORACLES, ControlConfig, Outcome
 from irleed.report import figures
 from irleed.runs.results import DEMONSTRATED, Results, Row, method_name
@@ -51,10 +50,8 @@ def tables(results: Results) -> Group:
     for env in dict.fromkeys(str(row.setting["env"]) for row in results.rows):
         own = [row for row in results.rows if row.setting["env"] == env]
         there = [name for name in METHODS if any(row.method == name for row in own)]
-        for title, methods in (
-            ("offline", [name for name in there if not _online(name)]),
-            ("online", [name for name in there if _online(name)]),
-        ):
+        for title, online in (("offline", False), ("online", True)):
+            methods = [name for name in there if _online(name) == online]
             if methods:
                 shown.append(_table(f"{env}, {title}", own, methods, results.paper[env]))
     return Group(*shown)
@@ -62,12 +59,10 @@ def tables(results: Results) -> Group:
 
 def _table(title: str, rows: list[Row], methods: list[str], published: dict) -> Table:
     note = "greedy return over the best demonstrator's, 95 % interval; the paper's in brackets"
-    shown = Table(title=title, caption=note, box=SIMPLE_HEAD, pad_edge=False)
     people = [(row, row.best or 1.0) for row in rows if not row.learnt]
     names = [f"{row.setting['precision']}{row.setting['accuracy']}" for row, _ in people]
     known = [published[name] for name in names]
-    for heading in ("", *names):
-        shown.add_column(heading, justify="right" if heading else "left", no_wrap=bool(heading))
+    shown = results_table(title, note, names)
     best = [f"{own:.0f} ({theirs['best']:.0f})" for (_, own), theirs in zip(people, known, strict=True)]
     mean = [f"{row.mean / own:.2f} ({theirs['mean']:.2f})" for (row, own), theirs in zip(people, known, strict=True)]
     shown.add_row("best demonstrator", *best)
@@ -92,17 +87,10 @@ def _greedy(row: Row, method: str) -> bool:
 def _spread(values: Float[Array, " N"], best: Float[Array, " N"]) -> dict[str, Any]:
     """Mean return, and relative to the mean best demonstrator; with 95 % bootstrap intervals over seeds."""
     (low, high), (relative_low, relative_high) = bootstrap_interval(values), bootstrap_interval(values, best)
-    return {
-        "mean": float(values.mean()),
-        "std": float(values.std()),
-        "ci_low": low,
-        "ci_high": high,
-        "seeds": len(values),
-        "relative": float(values.mean() / best.mean()),
-        "relative_low": relative_low,
-        "relative_high": relative_high,
-        "interquartile_mean": float(trim_mean(values, 0.25)),
-    }
+    absolute = {"mean": float(values.mean()), "std": float(values.std()), "ci_low": low, "ci_high": high}
+    relative = {"relative": float(values.mean() / best.mean()), "relative_low": relative_low}
+    relative |= {"relative_high": relative_high, "interquartile_mean": float(trim_mean(values, 0.25))}
+    return {**absolute, "seeds": len(values), **relative}
 
 
 def _summary(config: ControlConfig, outcome: Outcome) -> dict[str, object]:
@@ -151,9 +139,8 @@ def diverged(outcomes: list[Outcome]) -> list[str]:
             if len(lost):
                 setting, seed = lost[0]
                 where = f"the first in setting {setting}, data set {seed}, step {lanes.diverged[setting, seed]}"
-                lines.append(
-                    f"{outcome.task.name}, {name}: {len(lost)} runs diverged, {where}; the averages have them in"
-                )
+                runs = f"{outcome.task.name}, {name}: {len(lost)} runs diverged"
+                lines.append(f"{runs}, {where}; the averages have them in")
     return lines
 
 
