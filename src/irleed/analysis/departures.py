@@ -58,19 +58,11 @@ def departures(data: Demonstrations, policy: EnsemblePolicy, seed: int = 0) -> d
         ]
         for own, places_of_own in zip(tops, marks, strict=True)
     ]
-    return {
-        "format": "irleed-departures",
-        "version": VERSION,
-        "looked_at": len(looked_at),
-        "mean": mean.tolist(),
-        "explained": explained,
-        "points": {
-            "who": owner[shown].tolist(),
-            "place": points.tolist(),
-            "departure": departure[shown].round(3).tolist(),
-        },
-        "people": [{"who": who, "situations": own} for who, own in zip(people, situations, strict=True)],
-    }
+    head = {"format": "irleed-departures", "version": VERSION, "looked_at": len(looked_at), "mean": mean.tolist()}
+    cloud = {"who": owner[shown].tolist(), "place": points.tolist()}
+    cloud["departure"] = departure[shown].round(3).tolist()
+    listed = [{"who": who, "situations": own} for who, own in zip(people, situations, strict=True)]
+    return {**head, "explained": explained, "points": cloud, "people": listed}
 
 
 def frame(observation: Shaped[np.ndarray, "..."]) -> str | None:

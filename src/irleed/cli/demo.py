@@ -123,17 +123,12 @@ def _expertise(expertise: Expertise, truth: dict[str, Any], returns: tuple[Retur
     true = to_gauge(truth["precision"])
     for name in expertise.ranking:
         i = expertise.names.index(name)
-        table.add_row(
-            cell(name),
-            *(() if skill is None else (with_interval(*(each[i] for each in skill)),)),
-            with_interval(expertise.precision[i], expertise.precision_low[i], expertise.precision_high[i]),
-            f"{true[i]:.2f}",
-            with_interval(expertise.bias[i], expertise.bias_low[i], expertise.bias_high[i])
-            if skill is None
-            else f"{expertise.bias[i]:.2f}",
-            f"{truth['bias_scale'][i]:.0f}",
-            f"{returns[i].mean:.0f}",
-        )
+        precision = with_interval(expertise.precision[i], expertise.precision_low[i], expertise.precision_high[i])
+        bias = with_interval(expertise.bias[i], expertise.bias_low[i], expertise.bias_high[i])
+        known = [precision, f"{true[i]:.2f}", bias]
+        if skill is not None:
+            known = [with_interval(*(each[i] for each in skill)), *known[:2], f"{expertise.bias[i]:.2f}"]
+        table.add_row(cell(name), *known, f"{truth['bias_scale'][i]:.0f}", f"{returns[i].mean:.0f}")
     return table
 
 

@@ -384,19 +384,9 @@ def _curation_table(found: Curation, limit: int = 30) -> Table:
     for who, demonstrator in enumerate(found.names):
         own = found.owner == who
         weight = float(np.average(found.weight[own], weights=found.steps[own]))
-        estimates = [
-            *([] if found.skill is None else [found.skill[who]]),
-            found.precision[who],
-            found.bias[who],
-            weight,
-        ]
-        cells = (
-            cell(demonstrator),
-            str(own.sum()),
-            str(found.keep[own].sum()),
-            *(f"{value:.2f}" for value in estimates),
-        )
-        rows.append((weight, cells))
+        known = [each[who] for each in (found.skill, found.precision, found.bias) if each is not None]
+        counts = cell(demonstrator), str(own.sum()), str(found.keep[own].sum())
+        rows.append((weight, (*counts, *(f"{value:.2f}" for value in (*known, weight)))))
     for _, cells in sorted(rows, key=lambda row: -row[0])[:limit]:
         table.add_row(*cells)
     if len(rows) > limit:

@@ -237,12 +237,8 @@ class ExpertCommand:
         for number in range(self.seeds):
             lost = int(experts.diverged[number])
             error = again[number].std() / np.sqrt(self.episodes)
-            table.add_row(
-                str(number),
-                f"{first[number]:.1f}",
-                f"{again[number].mean():.1f} +- {error:.1f}",
-                str(lost) if lost >= 0 else "",
-            )
+            estimate = f"{again[number].mean():.1f} +- {error:.1f}"
+            table.add_row(str(number), f"{first[number]:.1f}", estimate, str(lost) if lost >= 0 else "")
         console.print(table)
         say(console, f"wrote {self.out}")
 

@@ -87,6 +87,10 @@ tags:
 ---
 """
 MOST_ROWS = 100
+OTHER_LANGUAGES = (
+    "In any other language: `policy.json` names the tensors of `policy.safetensors` and says how to compute with "
+    "them. Loading runs no code.\n"
+)
 LIMITS = (
     "The policy imitates what was demonstrated, weighted by skill; where nobody was, its actions mean little.",
     "Precision and bias are relative to these demonstrators: 1 is their average precision, not an absolute skill.",
@@ -181,29 +185,20 @@ def description(policy: Policy) -> dict[str, Any]:
 
 def card(run: FitRun, policy: dict[str, Any]) -> str:
     """The model card of a run, whose policy is described by `description`."""
-    parts = [
-        HEAD.format(kind="neural-network" if run.networks else "tabular"),
-        f"# {markdown(run.label)}\n",
-        _what(run, policy),
-        "## How to use it\n",
-        _python(run, policy),
-        *(_graph(policy) if "onnx" in policy else ()),
-        "In any other language: `policy.json` names the tensors of `policy.safetensors` and says how to compute with "
-        "them. Loading runs no code.\n",
-        "## The data\n",
-        _data(run),
-        "## The demonstrators\n",
-        _expertise(run),
-        "## Returns\n",
-        _returns(run),
-        "## Training\n",
-        _training(run),
-        "## Limitations\n",
-        "\n".join(f"- {limit}" for limit in (*LIMITS, *map(markdown, run.warnings))) + "\n",
-        "## Citation\n",
-        f"```bibtex\n{PAPER}\n```\n",
-    ]
-    return "\n".join(parts)
+    use = [_python(run, policy), *(_graph(policy) if "onnx" in policy else ()), OTHER_LANGUAGES]
+    limits = [f"- {limit}\n" for limit in (*LIMITS, *map(markdown, run.warnings))]
+    sections = {
+        "How to use it": "\n".join(use),
+        "The data": _data(run),
+        "The demonstrators": _expertise(run),
+        "Returns": _returns(run),
+        "Training": _training(run),
+        "Limitations": "".join(limits),
+        "Citation": f"```bibtex\n{PAPER}\n```\n",
+    }
+    head = HEAD.format(kind="neural-network" if run.networks else "tabular")
+    title = f"# {markdown(run.label)}\n"
+    return "\n".join([head, title, _what(run, policy), *(f"## {name}\n\n{text}" for name, text in sections.items())])
 
 
 def _what(run: FitRun, policy: dict[str, Any]) -> str:

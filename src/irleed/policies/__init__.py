@@ -13,15 +13,9 @@ from irleed.policies.ensemble import EnsemblePolicy
 from irleed.policies.tabular import TabularPolicy, boltzmann_probabilities
 
 __all__ = [
-    "AbstractActor",
-    "Actor",
-    "EnsembleActor",
-    "EnsemblePolicy",
-    "Policy",
-    "TabularPolicy",
-    "boltzmann_probabilities",
+    "AbstractActor", "Actor", "EnsembleActor", "EnsemblePolicy", "Policy", "TabularPolicy", "boltzmann_probabilities",
     "load_policy",
-]
+]  # fmt: skip
 
 KINDS: dict[str, type[Policy]] = {
     tabular.FORMAT: TabularPolicy,

@@ -52,17 +52,9 @@ def section(run: FitRun, level: int, key: str) -> Safe:
         plots.append(_plot(biases, caption, "bias, with 90 % interval", (0.0,)))
     episodes = by_demonstrator(run, order)
     plots += [_episode_plot(episodes)] if episodes else []
-    return part(
-        level,
-        "The demonstrators",
-        key,
-        *(paragraph(sentence) for sentence in conclusions(run)),
-        paragraph(meaning(run), kind="note"),
-        element("div", *plots, class_="figures"),
-        _all(run, order),
-        *_crossed(run, order),
-        *(_episode_table(episodes) if episodes else []),
-    )
+    words = [*(paragraph(sentence) for sentence in conclusions(run)), paragraph(meaning(run), kind="note")]
+    tables = [_all(run, order), *_crossed(run, order), *(_episode_table(episodes) if episodes else [])]
+    return part(level, "The demonstrators", key, *words, element("div", *plots, class_="figures"), *tables)
 
 
 def meaning(run: FitRun) -> str:
@@ -197,16 +189,10 @@ def _plot(
     shown = ends(estimates)
     left_out = len(estimates) - len(shown)
     more = f" The {MOST_DRAWN // 2} first and the {MOST_DRAWN // 2} last of {len(estimates)}." if left_out else ""
-    best = listed([estimate.name for estimate in estimates[:3]])
-    people = counted(len(shown), "demonstrator")
-    drawn = svg.forest(
-        [(estimate, 0) for estimate in shown],
-        label=f"{axis}: {people} from top to bottom, first {best}. The table has the values.",
-        axis=axis,
-        log=log,
-        references=references,
-    )
-    return figure(caption + more, drawn)
+    best, people = listed([estimate.name for estimate in estimates[:3]]), counted(len(shown), "demonstrator")
+    label = f"{axis}: {people} from top to bottom, first {best}. The table has the values."
+    rows = [(estimate, 0) for estimate in shown]
+    return figure(caption + more, svg.forest(rows, label=label, axis=axis, log=log, references=references))
 
 
 def ends(estimates: list[Estimate]) -> list[Estimate]:
@@ -266,13 +252,9 @@ def by_demonstrator(run: FitRun, order: Sequence[Person]) -> Episodes:
 def _episode_plot(found: Episodes) -> Safe:
     """A strip of episodes for each demonstrator."""
     rows = [(name, _dots(own)) for name, own in list(found.items())[:MOST_DRAWN]]
-    drawn = svg.dotted(
-        rows,
-        label=f"skill in each episode of {counted(len(rows), 'demonstrator')} from top to bottom, in the order of the "
-        "ranking. The table has the values.",
-        axis="skill in an episode",
-        references=(0.0, 1.0),
-    )
+    people = f"{counted(len(rows), 'demonstrator')} from top to bottom, in the order of the ranking"
+    label = f"skill in each episode of {people}. The table has the values."
+    drawn = svg.dotted(rows, label=label, axis="skill in an episode", references=(0.0, 1.0))
     left = f" The first {MOST_DRAWN} of {len(found)} demonstrators." if len(found) > MOST_DRAWN else ""
     return figure(f"Skill in each episode; orange: unlike the demonstrator's other episodes.{left}", drawn)
 

@@ -18,26 +18,17 @@ def section(run: FitRun, level: int, key: str, room: int = MOST_FILM) -> Safe:
         return part(level, "The policy", key, *words, *_film(run, room))
     shown = rows[:MOST_DRAWN]
     more = f" The first {len(shown)} of {len(rows)}." if len(shown) < len(rows) else ""
-    drawn = svg.forest(
-        shown,
-        label=f"Mean return with 90 % interval, from top to bottom: {listed([row.name for row, _ in shown], 12)}. "
-        "The table has the values.",
-        axis="mean return, with 90 % interval",
-    )
+    names = listed([row.name for row, _ in shown], 12)
+    label = f"Mean return with 90 % interval, from top to bottom: {names}. The table has the values."
+    drawn = svg.forest(shown, label=label, axis="mean return, with 90 % interval")
     values = table(
         "Mean returns; 90 % intervals of the mean in brackets",
         ["who", "return", "episodes"],
         [(row.name, row, "computed" if row.exact else row.count) for row, _ in rows[:MOST_ROWS]],
     )
     caption = "Mean return of an episode: squares are the policy, circles the demonstrators." + more
-    return part(
-        level,
-        "The policy",
-        key,
-        *words,
-        element("div", figure(caption, drawn), values, class_="figures"),
-        *_film(run, room),
-    )
+    figures = element("div", figure(caption, drawn), values, class_="figures")
+    return part(level, "The policy", key, *words, figures, *_film(run, room))
 
 
 def _film(run: FitRun, room: int) -> list[Safe]:

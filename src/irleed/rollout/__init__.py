@@ -13,18 +13,9 @@ from irleed.rollout.backends import (
 from irleed.rollout.evaluation import Played, ReturnEstimate, demonstrated
 
 __all__ = [
-    "AbstractBackend",
-    "DeviceBackend",
-    "HostBackend",
-    "Played",
-    "ReturnEstimate",
-    "demonstrated",
-    "greedy_action",
-    "learn_and_evaluate",
-    "make_backend",
-    "policy_returns",
-    "sampled_action",
-]
+    "AbstractBackend", "DeviceBackend", "HostBackend", "Played", "ReturnEstimate", "demonstrated", "greedy_action",
+    "learn_and_evaluate", "make_backend", "policy_returns", "sampled_action",
+]  # fmt: skip
 
 
 def make_backend(env_id: str, workers: int = 0) -> AbstractBackend:

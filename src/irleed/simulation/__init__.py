@@ -8,11 +8,5 @@ from irleed.simulation.critics import CriticDemonstrator, draw_demonstrators, lo
 from irleed.simulation.mdp import Truth, simulate
 
 __all__ = [
-    "CriticDemonstrator",
-    "Truth",
-    "draw_demonstrators",
-    "load_critic",
-    "simulate",
-    "teacher",
-    "to_demonstrations",
-]
+    "CriticDemonstrator", "Truth", "draw_demonstrators", "load_critic", "simulate", "teacher", "to_demonstrations",
+]  # fmt: skip

@@ -100,16 +100,9 @@ def to_demonstrations(played: Played) -> Demonstrations:
     episodes = []
     for person, own in enumerate(played.alive):
         for number, alive in enumerate(own):
-            obs, last = played.obs[person, number][alive], played.next_obs[person, number][alive][-1:]
-            episodes.append(
-                Episode(
-                    obs=np.concatenate([obs, last]),
-                    action=played.action[person, number][alive],
-                    terminated=bool(played.terminated[person, number][alive][-1]),
-                    demonstrator=person,
-                    reward=played.reward[person, number][alive],
-                )
-            )
+            one = jax.tree.map(lambda leaf, at=(person, number), alive=alive: leaf[at][alive], played)
+            obs, terminated = np.concatenate([one.obs, one.next_obs[-1:]]), bool(one.terminated[-1])
+            episodes.append(Episode(obs, one.action, terminated, person, one.reward))
     return Demonstrations.from_episodes(episodes, where="simulated data")
 
 
