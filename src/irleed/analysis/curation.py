@@ -101,7 +101,7 @@ class Curation(eqx.Module):
         return effective_size(self.weight)
 
     def rows(self) -> list[dict[str, Any]]:
-        """One plain dictionary an episode."""
+        """A dictionary for each episode."""
         average = float(np.average(self.log_likelihood, weights=self.steps))
         return [
             {

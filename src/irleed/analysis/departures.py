@@ -50,14 +50,12 @@ def departures(data: Demonstrations, policy: EnsemblePolicy, seed: int = 0) -> d
     shown = _even(owner, MOST_POINTS, seed)
     places, explained = _projected(data, looked_at[np.concatenate([shown, *tops])])
     points, *marks = np.split(places, np.cumsum([len(shown), *map(len, tops)])[:-1])
-    situations = [
-        [
-            _situation(data, int(looked_at[row]), score[row])
-            | {"departure": float(departure[row]), "place": at.tolist()}
-            for row, at in zip(own, places_of_own, strict=True)
-        ]
-        for own, places_of_own in zip(tops, marks, strict=True)
-    ]
+
+    def situation(row: int, place: np.ndarray) -> dict[str, Any]:
+        found = _situation(data, int(looked_at[row]), score[row])
+        return found | {"departure": float(departure[row]), "place": place.tolist()}
+
+    situations = [list(map(situation, own, places_of_own)) for own, places_of_own in zip(tops, marks, strict=True)]
     head = {"format": "irleed-departures", "version": VERSION, "looked_at": len(looked_at), "mean": mean.tolist()}
     cloud = {"who": owner[shown].tolist(), "place": points.tolist()}
     cloud["departure"] = departure[shown].round(3).tolist()
@@ -124,16 +122,13 @@ def _situation(data: Demonstrations, at: int, score: Float[np.ndarray, " A"]) ->
     """A situation: its place, the observation, the action, and the shared policy's most probable one."""
     episode, action, likeliest = int(data.episode[at]), int(data.action[at]), int(score.argmax())
     observation = np.asarray(data.obs[int(data.row[at])])
+    probability, most = (float(np.exp(score[each])) for each in (action, likeliest))
+    few = observation.ndim == 1 and observation.size <= MOST_NUMBERS
     return {
-        "episode": episode,
-        "step": at - int(data.start[episode]),
-        "action": action,
-        "probability": float(np.exp(score[action])),
-        "likeliest": likeliest,
-        "likeliest_probability": float(np.exp(score[likeliest])),
-        "observation": observation.tolist() if observation.ndim == 1 and observation.size <= MOST_NUMBERS else None,
+        "episode": episode, "step": at - int(data.start[episode]), "action": action, "probability": probability,
+        "likeliest": likeliest, "likeliest_probability": most, "observation": observation.tolist() if few else None,
         "frame": frame(observation),
-    }
+    }  # fmt: skip
 
 
 def _projected(data: Demonstrations, rows: Int[np.ndarray, " M"]) -> tuple[Float[np.ndarray, "M 2"], list[float]]:

@@ -191,19 +191,14 @@ def trivial_statistics(
     if not are_choices(data):
         size = np.abs(action.astype(float)).reshape(len(action), -1).mean(1)
         change = np.abs(np.diff(action.astype(float), axis=0)).reshape(len(action) - 1, -1).mean(1)
-        return found | {
-            SIZE: np.bincount(whose, size, count) / steps,
-            CHANGE: np.bincount(whose[second], change[second - 1], count) / followed,
-        }
+        mean_change = np.bincount(whose[second], change[second - 1], count) / followed
+        return found | {SIZE: np.bincount(whose, size, count) / steps, CHANGE: mean_change}
     choices, place = np.unique(action, return_inverse=True)
     share = np.bincount(whose * len(choices) + place, minlength=count * len(choices)).reshape(count, -1)
     share = share / steps[:, None]
     repeated = np.bincount(whose[second], action[second] == action[second - 1], count) / followed
-    found |= {
-        MOST_FREQUENT: share[:, np.bincount(place).argmax()],
-        REPEATED: repeated,
-        ENTROPY: -(share * np.log(np.where(share > 0, share, 1.0))).sum(1),
-    }
+    entropy = -(share * np.log(np.where(share > 0, share, 1.0))).sum(1)
+    found |= {MOST_FREQUENT: share[:, np.bincount(place).argmax()], REPEATED: repeated, ENTROPY: entropy}
     return found | {f"share of action {each}": (share * (choices == each)).sum(1) for each in actions}
 
 

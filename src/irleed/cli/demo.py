@@ -216,12 +216,12 @@ def _returns(demonstrators: np.ndarray, returns: dict[str, float]) -> Table:
     table = Table(title="Return: how often an episode ends in a rewarded corner")
     table.add_column("who")
     table.add_column("return", justify="right")
-    for name, value in (
-        ("worst demonstrator", demonstrators.min()),
-        ("mean demonstrator", demonstrators.mean()),
-        ("best demonstrator", demonstrators.max()),
-        ("policy of maximum-entropy IRL", returns["IRL"]),
-        ("policy of IRLEED", returns["IRLEED"]),
+    for which, value in (
+        ("worst", np.min(demonstrators)),
+        ("mean", np.mean(demonstrators)),
+        ("best", np.max(demonstrators)),
     ):
-        table.add_row(name, f"{value:.3f}")
+        table.add_row(f"{which} demonstrator", f"{value:.3f}")
+    for method, called in (("IRL", "maximum-entropy IRL"), ("IRLEED", "IRLEED")):
+        table.add_row(f"policy of {called}", f"{returns[method]:.3f}")
     return table

@@ -21,14 +21,8 @@ def parsed(settings: Any, arguments: Sequence[str], prog: str, description: str 
     registry.struct_rule(_Flowing())
     helping = {"-h", "--help"} & set(arguments)  # other output, such as completions, is not wrapped
     with contextlib.redirect_stdout(_Wrapping(sys.stdout) if helping else sys.stdout):
-        return tyro.cli(
-            settings,
-            prog=prog,
-            description=description,
-            args=arguments,
-            registry=registry,
-            config=(tyro.conf.DisallowNone,),  # None is a default, not a value to type
-        )
+        config = (tyro.conf.DisallowNone,)  # None is a default, not a value to type
+        return tyro.cli(settings, prog=prog, description=description, args=arguments, registry=registry, config=config)
 
 
 # Flags of earlier versions, by command.

@@ -252,9 +252,8 @@ class ExpertCommand:
         if self.imitate is not None:
             settings = {**self._settings("discount"), "penalty": IMITATION_PENALTY, "activation": "elu"}
             shown = self._read(backend, self.imitate)
-            return by_imitation(
-                backend, key, shown, self.demonstrations, OfflineIrleed.iq(**settings), self.seeds, progress
-            )
+            learner = OfflineIrleed.iq(**settings)
+            return by_imitation(backend, key, shown, self.demonstrations, learner, self.seeds, progress)
         start = None if self.start is None else self._read(backend, str(self.start))
         settings = {**self._settings("discount", "temperature"), "exploration": self.exploration}
         settings |= {"num_envs": self.num_envs, "gradient_steps": self.num_envs, "learning_starts": LEARNING_STARTS}

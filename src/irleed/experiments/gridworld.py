@@ -190,16 +190,8 @@ def lane(key: Key, data: DataSet, found: State | None, world: Gridworld, config:
         state = run_to_end(protocol, published_key, mdp, statistics)
         learnt["maxent_published"] = _evaluate(world, plan, state.irl_weights)
         learnt["irleed_published"] = _evaluate(world, plan, state.weights)
-    return Lane(
-        demonstrators=jnp.mean(statistics.features @ jnp.asarray(mdp.reward)),
-        visits=jnp.mean(statistics.features, 0),
-        learnt=learnt,
-        true_log_precision=data.true_log_precision,
-        log_precision=log_precision,
-        perceived=perceived,
-        steps=steps,
-        converged=converged,
-    )
+    returns, visits = jnp.mean(statistics.features @ jnp.asarray(mdp.reward)), jnp.mean(statistics.features, 0)
+    return Lane(returns, visits, learnt, data.true_log_precision, log_precision, perceived, steps, converged)
 
 
 def _evaluate(world: Gridworld, plan, weights: Float[Array, " F"]) -> MethodResult:
@@ -347,14 +339,10 @@ def tables(results: Results) -> Group:
     )  # fmt: skip
     for estimator in ("published", "map"):
         if f"irleed_{estimator}_greedy" in summary:
-            overview.add_row(
-                estimator,
-                *(f"{summary[f'{m}_{estimator}_greedy']:.3f}" for m in NAMES),
-                f"{summary[f'relative_improvement_{estimator}']:.1%}",
-                *(f"{summary[f'{m}_{estimator}_policy']:.3f}" for m in NAMES),
-                f"{summary['demonstrators']:.3f}",
-            )
-    return Group(overview, _by_level(results), _judgement(summary))
+            greedy, policy = ([f"{summary[f'{m}_{estimator}_{e}']:.3f}" for m in NAMES] for e in ("greedy", "policy"))
+            better = f"{summary[f'relative_improvement_{estimator}']:.1%}"
+            overview.add_row(estimator, *greedy, better, *policy, f"{summary['demonstrators']:.3f}")
+    return Group(overview, _by_level(results), _precision_table(summary))
 
 
 def _by_level(results: Results) -> Table:
@@ -373,7 +361,7 @@ def _by_level(results: Results) -> Table:
     return table
 
 
-def _judgement(summary: Mapping[str, Any]) -> Table:
+def _precision_table(summary: Mapping[str, Any]) -> Table:
     table = Table(title="How well the demonstrators were judged")
     table.add_column("what")
     table.add_column("value", justify="right")
@@ -446,12 +434,7 @@ def _draw_improvement(config: GridworldConfig, lanes: Lane, estimator: str) -> N
             spreads = [mean_and_interval(x) for x in getattr(lanes.learnt[f"{method}_{estimator}"], kind)]
             low, mean, high = (spread_out([s[k] for s in spreads])[row] for k in ("ci_low", "mean", "ci_high"))
             curves[NAMES[method] + label] = figures.Curve(mean, low, high)
-    figure = figures.improvement(
-        precisions,
-        accuracies,
-        *(spread_out(lanes.learnt[f"{m}_{estimator}"].greedy.mean(1)) for m in NAMES),
-        level=level,
-        curves=curves,
-        demonstrators=spread_out(lanes.demonstrators.mean(1))[row],
-    )
+    means = (spread_out(lanes.learnt[f"{m}_{estimator}"].greedy.mean(1)) for m in NAMES)
+    dashed = spread_out(lanes.demonstrators.mean(1))[row]
+    figure = figures.improvement(precisions, accuracies, *means, level=level, curves=curves, demonstrators=dashed)
     figures.save(figure, config.out / f"figure3_{estimator}")

@@ -337,14 +337,9 @@ def _summary(config: HopperConfig, outcome: Outcome) -> dict[str, object]:
 
 def _curves(config: HopperConfig, outcome: Outcome) -> dict[str, dict[str, list[float]]]:
     """Mean return over seeds at each evaluation of the online methods."""
-    return {
-        name: {
-            source: np.asarray(values, float).mean(0).round(1).tolist()
-            for source, values in zip(config.chosen, lanes.returns, strict=True)
-        }
-        for name, lanes in outcome.lanes.items()
-        if lanes.returns.shape[-1] > 1
-    }
+    online = {name: lanes for name, lanes in outcome.lanes.items() if lanes.returns.shape[-1] > 1}
+    means = {name: np.asarray(lanes.returns, float).mean(1).round(1).tolist() for name, lanes in online.items()}
+    return {name: dict(zip(config.chosen, curves, strict=True)) for name, curves in means.items()}
 
 
 def _published() -> dict[str, dict[str, float]]:

@@ -229,7 +229,11 @@ def _estimates(
 
 def write(config: PeopleConfig, outcome: Outcome) -> Results:
     """Write results.json and the figure; returns the results."""
-    found = {part.name: _agreements(part, outcome) for part in outcome.parts}
+    found: dict[str, Found] = {part.name: {} for part in outcome.parts}
+    for part in outcome.parts:
+        for key, values in _columns(part, outcome).items():
+            trivial = key[0] == TRIVIAL
+            found[part.name][key] = agreement(" ".join(key), values, part.score, part.given, trivial=trivial)
     rows = [row for part in outcome.parts for row in _rows(part, found[part.name])]
     warnings = tuple(f"{part.name}: {note}" for part in outcome.parts for note in part.notes)
     described = {"summary": _summary(outcome, found), "paper": {}, "warnings": warnings, "measure": MEASURE}
@@ -249,13 +253,6 @@ def _columns(part: Part, outcome: Outcome) -> dict[tuple[str, str], Float[np.nda
     }
     columns |= {(TRIVIAL, name): np.asarray(values, float) for name, values in part.trivial.items()}
     return columns if part.first_score is None else columns | {(SCORE, "of the first part"): part.first_score}
-
-
-def _agreements(part: Part, outcome: Outcome) -> Found:
-    return {
-        key: agreement(f"{key[0]} {key[1]}", values, part.score, part.given, trivial=key[0] == TRIVIAL)
-        for key, values in _columns(part, outcome).items()
-    }
 
 
 def _rows(part: Part, found: Found) -> list[Row]:

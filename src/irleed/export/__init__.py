@@ -264,17 +264,11 @@ def _values(facts: Fields) -> str:
 
 
 def _expertise(run: FitRun) -> str:
-    rows = [
-        (
-            markdown(person.name),
-            number(person.transitions),
-            *(() if person.skill is None else (interval(person.skill),)),
-            interval(person.precision),
-            "" if person.bias is None else interval(person.bias),
-            number(person.weight),
-        )
-        for person in ranked(run)
-    ]
+    rows = []
+    for person in ranked(run):
+        skill = () if person.skill is None else (interval(person.skill),)
+        estimates = *skill, interval(person.precision), "" if person.bias is None else interval(person.bias)
+        rows.append((markdown(person.name), number(person.transitions), *estimates, number(person.weight)))
     headings = ("demonstrator", "transitions", *(["skill"] if run.by_skill else []), "precision", "bias", "weight")
     return f"{meaning(run)} 90 % intervals in brackets.\n\n{table(headings, rows)}"
 

@@ -181,13 +181,8 @@ def _table(bounds: Bounds, members: int) -> dict[str, np.ndarray]:
     values = np.zeros((bounds.size, max(map(len, bounds.values))), np.float32)
     for row, own in zip(values, bounds.values, strict=True):
         row[: len(own)] = own
-    found = {
-        "least": bounds.low,
-        "most": bounds.high,
-        "values": values,
-        "count": np.array(list(map(len, bounds.values)), np.float32),
-        "free": np.array(bounds.free, np.float32),
-    }
+    count, free = np.array(list(map(len, bounds.values)), np.float32), np.array(bounds.free, np.float32)
+    found = {"least": bounds.low, "most": bounds.high, "values": values, "count": count, "free": free}
     return {name: np.repeat(each[None], members, 0).astype(np.float32) for name, each in found.items()}
 
 
@@ -236,7 +231,7 @@ def assembled(arrays: Mapping[str, np.ndarray], activation: Activation = "elu") 
 
 
 def check_shapes(tensors: Mapping[str, Tensor], others: Mapping[str, int], *, members: bool) -> None:
-    """Raise a ValueError unless the tensors are layers that follow each other, for each of some members or for one."""
+    """Raise a ValueError unless the tensors are consecutive layers, of one perceptron or of several members."""
     count = sum(name.startswith("weights.") for name in tensors)
     if not 1 <= count <= MOST_LAYERS:
         raise ValueError(f"{count} layers, where 1 to {MOST_LAYERS} are supported")

@@ -91,11 +91,9 @@ def _overview(caption: str, first: str, runs: list[FitRun], *left_out: str) -> S
 def _plots(runs: list[FitRun]) -> Safe:
     skilled = [(n, run) for n, run in enumerate(runs) if run.by_skill]
     ranking = [(n, run) for n, run in enumerate(runs) if has_ranking(run)]
-    plots = [
-        _returns(runs),
-        _estimates(skilled, "skill", lambda person: person.skill, (0.0, 1.0)),
-        _estimates(ranking, "precision", lambda person: person.precision, (1.0,), log=True),
-    ]
+    skills = _estimates(skilled, "skill", lambda person: person.skill, (0.0, 1.0))
+    precisions = _estimates(ranking, "precision", lambda person: person.precision, (1.0,), log=True)
+    plots = [_returns(runs), skills, precisions]
     return element("div", *(plot for plot in plots if plot is not None), class_="figures")
 
 
@@ -142,16 +140,13 @@ def _estimates(
         return None
     names = [person.name for person in ranked(numbered[0][1])][:MOST_PEOPLE]
     by_run = [(n, run, {p.name: found for p in run.people if (found := of(p)) is not None}) for n, run in numbered]
-    rows = [
-        (named(known[name], f"{name} · {run.label}"), n) for name in names for n, run, known in by_run if name in known
-    ]
+    pairs = [(name, *each) for name in names for each in by_run if name in each[-1]]
+    rows = [(named(known[name], f"{name} · {run.label}"), n) for name, n, run, known in pairs]
     label = f"{what.capitalize()} of {listed(names, MOST_PEOPLE)} in {listed([run.label for _, run in numbered])}"
     drawn = svg.forest(rows, label=label, axis=f"{what}, with 90 % interval", log=log, references=references)
-    values = table(
-        f"{what.capitalize()} in each run",
-        ["demonstrator", *(run.label for _, run in numbered)],
-        [(name, *(known.get(name) for _, _, known in by_run)) for name in names],
-    )
+    headings = ["demonstrator", *(run.label for _, run in numbered)]
+    cells = [(name, *(known.get(name) for _, _, known in by_run)) for name in names]
+    values = table(f"{what.capitalize()} in each run", headings, cells)
     caption = f"{what.capitalize()} of each demonstrator in each run: a colour and a shape for each run."
     return figure(caption, drawn, values)
 

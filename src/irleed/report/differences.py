@@ -41,11 +41,8 @@ def maps(run: FitRun, runs: int = 1) -> list[Safe]:
     largest = max(abs(value) for who in order for value in bias[who])
     middle = (min(weights) + max(weights)) / 2
     spread = max(weights) - middle
-    drawn = [
-        _map(
-            run.grid, "Shared reward", weights, middle, spread, f"from {number(min(weights))} to {number(max(weights))}"
-        )
-    ]
+    ends = f"from {number(min(weights))} to {number(max(weights))}"
+    drawn = [_map(run.grid, "Shared reward", weights, middle, spread, ends)]
     for who in order:
         name = run.people[who].name
         drawn.append(_map(run.grid, f"Bias of {name}", bias[who], 0.0, largest, f"its size is {number(size[who])}"))
@@ -128,13 +125,8 @@ def departures(run: FitRun, key: str, runs: int = 1) -> list[Safe]:
     defined = element("defs", element("path", d=svg.dots([scale(x, y) for _, x, y, _ in found.points]), id=cloud))
     hidden = element("svg", defined, width="0", height="0", aria_hidden="true", class_="hidden")
     panels = [_panel(found, names[who], who, own, cloud, scale) for who, own in found.people]
-    return [
-        paragraph(note + most),
-        hidden,
-        paragraph(seen, kind="note"),
-        element("div", *panels, class_="maps"),
-        *_situations(run, found, names, MOST_FRAMES // runs),
-    ]
+    figures = paragraph(seen, kind="note"), element("div", *panels, class_="maps")
+    return [paragraph(note + most), hidden, *figures, *_situations(run, found, names, MOST_FRAMES // runs)]
 
 
 def _scale(found: Departures):
@@ -172,7 +164,7 @@ def _panel(found: Departures, name: str, who: int, own: tuple[Situation, ...], c
 
 
 def _situations(run: FitRun, found: Departures, names: list[str], room: int) -> list[Safe]:
-    """As frames where they can be drawn, with the table behind them; else the table."""
+    """Frames where they can be drawn, and a table."""
     frames, behind = _frames(run, found, names, room), _table(run, found, names)
     if not frames:
         return [behind]
@@ -245,7 +237,7 @@ def _action(run: FitRun, action: int) -> str:
 
 
 def _frame(run: FitRun, situation: Situation, name: str) -> Safe | None:
-    """The situation as it looked: the image that was seen, or CartPole from its four numbers."""
+    """A picture of the situation: the observed image, or CartPole drawn from its four numbers."""
     label = f"{name} at step {situation.step} of episode {situation.episode}"
     if situation.frame is not None:
         return element("img", src=situation.frame, alt=label, class_="frame")
@@ -254,7 +246,7 @@ def _frame(run: FitRun, situation: Situation, name: str) -> Safe | None:
 
 
 def _cart(label: str, situation: Situation, seen: tuple[float, ...]) -> Safe:
-    """The cart, its pole, the push that was given (filled) and the most probable one (outlined)."""
+    """The cart, its pole, the demonstrator's push (filled) and the most probable one (outlined)."""
     width, ground = 120.0, 66.0
     position, _, angle, turning = seen
     x = width / 2 + max(min(position / TRACK, 1.1), -1.1) * (width / 2 - 14)

@@ -127,9 +127,8 @@ def conclusions(run: FitRun) -> list[str]:
     if all(person.quality.low is None for person in run.people):
         return ["These estimates have no intervals: the order may be chance."]
     apart, all_ = pairs(run)
-    sentences = [
-        f"The intervals of {by} do not overlap in {number(apart)} of {counted(all_, 'pair')} of demonstrators."
-    ]
+    of = f"{number(apart)} of {counted(all_, 'pair')} of demonstrators"
+    sentences = [f"The intervals of {by} do not overlap in {of}."]
     left = [person.name for person in run.people if not person.ranked]
     if left:
         names = listed(left[:MOST_NAMED])
@@ -266,9 +265,8 @@ def _episode_table(found: Episodes) -> list[Safe]:
         odd = outliers(own)
         rows += [(name, each.episode, each.value, "yes" if each in odd else "") for each in own]
     more = f"; the first {MOST_ROWS} of {len(rows)}" if len(rows) > MOST_ROWS else ""
-    caption = (
-        f"Skill in each episode, drawn towards the demonstrator's where the episode is short{more}; numbers from 0"
-    )
+    caption = "Skill in each episode, drawn towards the demonstrator's where the episode is short"
+    caption += f"{more}; numbers from 0"
     values = table(caption, ["demonstrator", "episode", "skill", "unlike the others"], rows[:MOST_ROWS])
     return [paragraph(_outliers_named(found)), details("Skill in each episode", values)]
 

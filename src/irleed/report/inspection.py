@@ -39,7 +39,7 @@ def write(summary: Mapping[str, Any], name: str, out: Path) -> Path:
 
 
 def page(summary: Mapping[str, Any], name: str) -> str:
-    """The whole page, the same for the same summary."""
+    """The whole page, a function of the summary alone."""
     people, title = len(summary["demonstrators"]), f"irleed inspect: {name}"
     lead = (
         f"{counted(summary['transitions'], 'transition')} in {counted(summary['episodes'], 'episode')} "
@@ -56,13 +56,12 @@ def page(summary: Mapping[str, Any], name: str) -> str:
     ]
     links = {"notes": "What is odd", "who": "Demonstrators", "episodes": "Episodes", "actions": "Actions"}
     links |= {"observations": "Observations"}
+    contents = listing(element("a", text, href=f"#{key}") for key, text in links.items())
     return document(
         title,
         POLICY,
         element("header", element("h1", title), paragraph(lead, kind="lead")),
-        element(
-            "nav", listing(element("a", text, href=f"#{key}") for key, text in links.items()), aria_label="Contents"
-        ),
+        element("nav", contents, aria_label="Contents"),
         element("main", *parts, id="content"),
     )
 

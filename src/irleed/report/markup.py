@@ -115,13 +115,8 @@ def table(caption: str, headings: Sequence[str], rows: Iterable[Sequence[object]
     """A table whose first column names the rows; formatted numbers stay sortable."""
     head = element("tr", *(element("th", heading, scope="col") if heading else element("td") for heading in headings))
     body = [element("tr", *(_cell(value, first=n == 0) for n, value in enumerate(row))) for row in rows]
-    inner = element(
-        "table",
-        element("caption", caption),
-        element("thead", head),
-        element("tbody", *body),
-        data_sortable=sortable and len(body) > 1,
-    )
+    parts = element("caption", caption), element("thead", head), element("tbody", *body)
+    inner = element("table", *parts, data_sortable=sortable and len(body) > 1)
     # What is too wide for a phone scrolls in its own box, which the keyboard has to reach.
     return element("div", inner, class_="scroll", tabindex="0", role="group", aria_label=caption)
 

@@ -69,7 +69,7 @@ def report(runs: str | Path | Sequence[str | Path], out: str | Path | None = Non
 
 
 def page(runs: list[Run]) -> str:
-    """The whole page, the same for the same runs."""
+    """The whole page, a function of the runs alone."""
     runs = _distinct_labels(runs)
     single = len(runs) == 1
     title = f"irleed report: {listed([run.label for run in runs])}"

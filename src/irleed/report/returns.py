@@ -122,16 +122,11 @@ def learning(run: FitRun, level: int, key: str) -> Safe:
         return part(level, title, key, paragraph(f"{took} The run has no learning curve."))
     measure = run.measure.replace("_", " ")
     points = _thinned(run.history, MOST_POINTS)
-    label = (
-        f"{measure} from {number(points[0][1])} at step {number(points[0][0])} to {number(points[-1][1])} at the end"
-    )
+    first = f"{number(points[0][1])} at step {number(points[0][0])}"
+    label = f"{measure} from {first} to {number(points[-1][1])} at the end"
     drawn = svg.line(points, label=label, across="step", up=measure)
-    values = table(
-        f"{measure} by step",
-        ["step", measure],
-        [(int(x), y) for x, y in _thinned(points, ROWS_OF_CURVE)],
-        sortable=False,
-    )
+    rows = [(int(x), y) for x, y in _thinned(points, ROWS_OF_CURVE)]
+    values = table(f"{measure} by step", ["step", measure], rows, sortable=False)
     of = ", the mean over members" if run.networks else ""
     return part(level, title, key, paragraph(took), figure(f"{measure.capitalize()}{of}.", drawn, values))
 

@@ -90,7 +90,7 @@ def stroke(x1: float | int, y1: float | int, x2: float | int, y2: float | int, k
 def forest(
     rows: Sequence[tuple[Estimate, int]], *, label: str, axis: str, log: bool = False, references: Sequence[float] = ()
 ) -> Safe:
-    """Estimates with their intervals, one below the other, each of a group that has its own colour and shape.
+    """A forest plot of estimates with intervals, each of a group with its own colour and shape.
 
     `references` are values that dashed lines mark.
     """

@@ -101,14 +101,11 @@ def policy_returns(
     clips = isinstance(bounds, Bounds) and bounds != policy.actions
     whole = (actor, bounds.low, bounds.high) if isinstance(bounds, Bounds) and clips else actor
     given = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], whole)
-    greedy, sampled = (
-        ReturnEstimate.of(
-            f"policy, {name} actions",
-            backend.returns(jax.random.fold_in(key, number), given, clipped if clips else act, episodes)[0],
-        )
-        for number, (name, act, clipped) in enumerate(KINDS)
-    )
-    return greedy, sampled
+    estimates = []
+    for number, (name, act, clipped) in enumerate(KINDS):
+        returns = backend.returns(jax.random.fold_in(key, number), given, clipped if clips else act, episodes)[0]
+        estimates.append(ReturnEstimate.of(f"policy, {name} actions", returns))
+    return estimates[0], estimates[1]
 
 
 def in_steps(agent: AbstractAgent, losses: Losses) -> Losses:

@@ -82,7 +82,7 @@ class ReturnEstimate:
         return cls(who, count, mean, mean - margin, mean + margin)
 
     def plain(self) -> dict[str, Any]:
-        """For JSON, where NaN is null."""
+        """As a dictionary for JSON, in which NaN is None."""
         return {key: None if value != value else value for key, value in vars(self).items()}
 
 

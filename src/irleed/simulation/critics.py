@@ -66,7 +66,7 @@ class CriticDemonstrator(eqx.Module):
     def draw(
         cls, key: Key, critic: Mlp, max_precision: Scalar, bias_scale: Scalar, kind: BiasKind = USUAL
     ) -> "CriticDemonstrator":
-        r"""$\beta \sim U(0, \texttt{max\_precision})$, and a fresh bias network."""
+        r"""Draw $\beta \sim U(0, \texttt{max\_precision})$ and a random bias network."""
         precision_key, bias_key = jax.random.split(key)
         precision = jax.random.uniform(precision_key, (), jnp.float32) * max_precision
         bias = Mlp.init(bias_key, critic.inputs, (*kind.hidden, critic.weights[-1].shape[-1]), kind.activation)
@@ -141,11 +141,8 @@ def teacher(name: str | Path) -> EnsemblePolicy:
     """A policy that comes with the package, by its name; or one from a file."""
     with _weights("policies", name) as path:
         if not path.is_file():
-            expected, remedy = (
-                f"a saved policy, or one of {', '.join(SHIPPED['policies'])}",
-                "make one with irleed expert",
-            )
-            raise DataError(f"policy {name}", got="no such file", expected=expected, remedy=remedy)
+            expected = f"a saved policy, or one of {', '.join(SHIPPED['policies'])}"
+            raise DataError(f"policy {name}", "no such file", expected, "make one with irleed expert")
         return EnsemblePolicy.load(path)
 
 
@@ -261,12 +258,8 @@ def by_actor_critic(
     if stages is None:
         learnt = backend.learn(agent, keys, data, demonstrators, progress)[0].learner
     else:
-        watched: dict[str, Any] = {
-            "every": -(-agent.steps // count),
-            "episodes": STAGE_EPISODES,
-            "on_evaluation": stages.keep,
-        }
-        watched["progress"] = progress
+        watched: dict[str, Any] = {"every": -(-agent.steps // count), "episodes": STAGE_EPISODES}
+        watched |= {"progress": progress, "on_evaluation": stages.keep}
         learnt = learn_and_evaluate(agent, keys, backend, keys[0], data, demonstrators, **watched)[0].learner
     policies = jax.vmap(agent.policy)(learnt.parameters)
     return Experts(policies, learnt.diverged, lambda path, number: one_of(policies, number).save(path))

@@ -177,13 +177,8 @@ def _check(mdp: FiniteMDP, demonstrators, demonstrations, horizon, max_precision
         expected = "a finite number from 0"
         raise ConfigError("simulate, max_precision", got=max_precision, expected=expected, remedy="choose, say, 5")
     if not accuracy > 0:
-        raise ConfigError(
-            "simulate, accuracy", got=accuracy, expected="above 0", remedy="choose, say, 4, or inf for no bias"
-        )
+        remedy = "choose, say, 4, or inf for no bias"
+        raise ConfigError("simulate, accuracy", got=accuracy, expected="above 0", remedy=remedy)
     if np.any(np.asarray(mdp.initial)[np.asarray(mdp.terminal)] > 0):
-        raise ConfigError(
-            "simulate, initial distribution",
-            got="a terminal state to start in",
-            expected="states to act in",
-            remedy="start elsewhere: an episode without actions demonstrates nothing",
-        )
+        got, remedy = "a terminal state to start in", "start elsewhere: an episode without actions demonstrates nothing"
+        raise ConfigError("simulate, initial distribution", got=got, expected="states to act in", remedy=remedy)

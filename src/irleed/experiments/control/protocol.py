@@ -79,15 +79,11 @@ def four_settings(max_precision: tuple[float, float], bias_scale: float) -> tupl
 # Limits of precision and scales of bias are those that bring the demonstrators nearest to the paper's best and mean
 # returns: chosen by these alone, before anything was learnt from them. LunarLander's ten episodes and networks of 64
 # and 64 units are those of IQ-Learn's published settings for it, which the paper follows.
+IQ_LEARN_BIAS = BiasKind((64, 64), "elu")
 TASKS = {
     "cartpole": Task("cartpole", "CartPole-v1", "cartpole", four_settings((1.0, 1.0), 30.0), 5),
     "lunarlander": Task(
-        "lunarlander",
-        "LunarLander-v3",
-        "lunarlander_iq",
-        four_settings((1.0, 0.3), 40.0),
-        10,
-        BiasKind((64, 64), "elu"),
+        "lunarlander", "LunarLander-v3", "lunarlander_iq", four_settings((1.0, 0.3), 40.0), 10, IQ_LEARN_BIAS
     ),
 }
 
@@ -279,10 +275,8 @@ def play_data(
     people = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), people)
     played = backend.play(play_key, people, CriticDemonstrator.act, task.episodes)
     played = jax.tree.map(lambda leaf: leaf.reshape(-1, DEMONSTRATORS, *leaf.shape[1:]), played)
-    own = [
-        to_demonstrations(jax.tree.map(lambda leaf, lane=lane: leaf[lane], played))
-        for lane in range(len(settings) * seeds)
-    ]
+    lanes = range(len(settings) * seeds)
+    own = [to_demonstrations(jax.tree.map(lambda leaf, lane=lane: leaf[lane], played)) for lane in lanes]
     truth = backend.returns(truth_key, people, CriticDemonstrator.act, MANY_EPISODES).mean(1)
     return own, truth.reshape(-1, DEMONSTRATORS).astype(np.float32)
 

@@ -45,7 +45,7 @@ def _rows(config: ControlConfig, outcome: Outcome) -> list[Row]:
 
 
 def tables(results: Results) -> Group:
-    """Returns relative to the best demonstrator's, beside the paper's: one table for each task and way of learning."""
+    """Returns relative to the best demonstrator's, beside the paper's: a table for each task, offline and online."""
     shown = []
     for env in dict.fromkeys(str(row.setting["env"]) for row in results.rows):
         own = [row for row in results.rows if row.setting["env"] == env]
