@@ -10,19 +10,11 @@ import tyro
 from rich.console import Console
 
 from irleed._io.text import escaped, say
+from irleed.cli import runs
 from irleed.cli.demo import Demo
 from irleed.cli.doctor import DoctorCommand
 from irleed.cli.inspect import InspectCommand
 from irleed.cli.parsing import parsed, refuse_renamed
-from irleed.cli.runs import (
-    CurateCommand,
-    EvaluateCommand,
-    ExportCommand,
-    FitCommand,
-    ReportCommand,
-    ValidateCommand,
-    show_settings,
-)
 from irleed.cli.simulate import ExpertCommand, SimulateCommand
 from irleed.errors import DivergedError, IrleedError
 from irleed.experiments import control, gridworld, hopper, people
@@ -53,12 +45,12 @@ class ExperimentCommand:
 Command = (
     Annotated[Demo, tyro.conf.subcommand("demo")]
     | Annotated[InspectCommand, tyro.conf.subcommand("inspect")]
-    | Annotated[FitCommand, tyro.conf.subcommand("fit")]
-    | Annotated[EvaluateCommand, tyro.conf.subcommand("evaluate")]
-    | Annotated[ValidateCommand, tyro.conf.subcommand("validate")]
-    | Annotated[ReportCommand, tyro.conf.subcommand("report")]
-    | Annotated[CurateCommand, tyro.conf.subcommand("curate")]
-    | Annotated[ExportCommand, tyro.conf.subcommand("export")]
+    | Annotated[runs.FitCommand, tyro.conf.subcommand("fit")]
+    | Annotated[runs.EvaluateCommand, tyro.conf.subcommand("evaluate")]
+    | Annotated[runs.ValidateCommand, tyro.conf.subcommand("validate")]
+    | Annotated[runs.ReportCommand, tyro.conf.subcommand("report")]
+    | Annotated[runs.CurateCommand, tyro.conf.subcommand("curate")]
+    | Annotated[runs.ExportCommand, tyro.conf.subcommand("export")]
     | Annotated[SimulateCommand, tyro.conf.subcommand("simulate")]
     | Annotated[ExpertCommand, tyro.conf.subcommand("expert")]
     | Annotated[DoctorCommand, tyro.conf.subcommand("doctor")]
@@ -93,7 +85,7 @@ def _main(arguments: list[str]) -> None:
             config = parsed(config, arguments[2:], f"irleed experiment {arguments[1]}")
             run_experiment(experiment, config, console)
         elif arguments[:1] == ["fit"] and "--help-settings" in arguments:
-            show_settings(arguments, console)
+            runs.show_settings(arguments, console)
         else:
             parsed(Command, arguments, "irleed", "Learn from demonstrators of uneven skill.").run(console)
     except IrleedError as error:

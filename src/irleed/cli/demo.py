@@ -216,12 +216,8 @@ def _returns(demonstrators: np.ndarray, returns: dict[str, float]) -> Table:
     table = Table(title="Return: how often an episode ends in a rewarded corner")
     table.add_column("who")
     table.add_column("return", justify="right")
-    for which, value in (
-        ("worst", np.min(demonstrators)),
-        ("mean", np.mean(demonstrators)),
-        ("best", np.max(demonstrators)),
-    ):
-        table.add_row(f"{which} demonstrator", f"{value:.3f}")
+    for which, of in (("worst", np.min), ("mean", np.mean), ("best", np.max)):
+        table.add_row(f"{which} demonstrator", f"{of(demonstrators):.3f}")
     for method, called in (("IRL", "maximum-entropy IRL"), ("IRLEED", "IRLEED")):
         table.add_row(f"policy of {called}", f"{returns[method]:.3f}")
     return table

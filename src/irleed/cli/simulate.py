@@ -32,22 +32,7 @@ from irleed.model import Mlp
 from irleed.rollout import AbstractBackend, HostBackend, greedy_action, make_backend
 from irleed.runs.directory import prepare
 from irleed.runs.logging import progress_bar
-from irleed.simulation import simulate
-from irleed.simulation.critics import (
-    CriticDemonstrator,
-    Experts,
-    Stages,
-    by_actor_critic,
-    by_imitation,
-    by_reward,
-    check_choices,
-    check_fit,
-    draw_demonstrators,
-    load_critic,
-    shown_by,
-    teacher,
-    to_demonstrations,
-)
+from irleed.simulation import critics, simulate
 
 FOR_MDPS = ("mdp", "discount", "horizon", "accuracy", "planner", "endless")
 FOR_CRITICS = ("precision", "bias_scale", "names", "workers")
@@ -120,20 +105,20 @@ class SimulateCommand:
         self._check(people)
         if self.env is None:
             raise ConfigError("--critic", got="no --env", expected="where it plays", remedy="give --env ID")
-        critic, backend = load_critic(name), make_backend(self.env, self.workers)
+        critic, backend = critics.load_critic(name), make_backend(self.env, self.workers)
         try:
-            check_fit(critic, name, backend.observation_shape, backend.actions, self.env)
+            critics.check_fit(critic, name, backend.observation_shape, backend.actions, self.env)
             draw_key, play_key = jax.random.split(jax.random.key(self.seed))
-            drawn = draw_demonstrators(draw_key, critic, self.max_precision, 0.0, people)
+            drawn = critics.draw_demonstrators(draw_key, critic, self.max_precision, 0.0, people)
             scale = np.broadcast_to(np.asarray(self.bias_scale, np.float32), people)
             precision = jnp.asarray(self.precision, jnp.float32) if self.precision else drawn.precision
             drawn = eqx.tree_at(lambda d: (d.precision, d.bias_scale), drawn, (precision, jnp.asarray(scale)))
-            played = backend.play(play_key, drawn, CriticDemonstrator.act, self.demonstrations)
+            played = backend.play(play_key, drawn, critics.CriticDemonstrator.act, self.demonstrations)
         finally:
             backend.close()
         known = [None if np.isinf(p) else float(p) for p in np.asarray(precision)]
         truth = {"precision": known, "bias_scale": scale.tolist(), "returns": played.total.mean(1).tolist()}
-        found = to_demonstrations(played)
+        found = critics.to_demonstrations(played)
         return dataclasses.replace(found, names=self.names or found.names), truth
 
     def _check(self, people: int) -> None:
@@ -242,42 +227,46 @@ class ExpertCommand:
         console.print(table)
         say(console, f"wrote {self.out}")
 
-    def _trained(self, backend: AbstractBackend, key: Key, progress: Progress) -> Experts:
+    def _trained(self, backend: AbstractBackend, key: Key, progress: Progress) -> critics.Experts:
         if self.start is not None and not (isinstance(backend.actions, int) and self.imitate is None):
             expected = "discrete actions, and nobody to imitate"
             raise ConfigError("--start", got=str(self.start), expected=expected, remedy="leave it out")
         if isinstance(backend, HostBackend) and not isinstance(backend.actions, int):
             return self._policies(backend, key, progress)
-        check_choices(backend.actions, self.env)
+        critics.check_choices(backend.actions, self.env)
         if self.imitate is not None:
             settings = {**self._settings("discount"), "penalty": IMITATION_PENALTY, "activation": "elu"}
             shown = self._read(backend, self.imitate)
             learner = OfflineIrleed.iq(**settings)
-            return by_imitation(backend, key, shown, self.demonstrations, learner, self.seeds, progress)
+            return critics.by_imitation(backend, key, shown, self.demonstrations, learner, self.seeds, progress)
         start = None if self.start is None else self._read(backend, str(self.start))
         settings = {**self._settings("discount", "temperature"), "exploration": self.exploration}
         settings |= {"num_envs": self.num_envs, "gradient_steps": self.num_envs, "learning_starts": LEARNING_STARTS}
         agent = SoftQExpert(**settings, buffer_size=min(self.steps, 200_000), start=start)
-        return by_reward(backend, jax.random.split(key, self.seeds), agent, progress)
+        return critics.by_reward(backend, jax.random.split(key, self.seeds), agent, progress)
 
-    def _policies(self, backend: HostBackend, key: Key, progress: Progress) -> Experts:
+    def _policies(self, backend: HostBackend, key: Key, progress: Progress) -> critics.Experts:
         if self.imitate is None:
             own = {"target_entropy": -self.narrow, "buffer_size": self.steps, "learning_starts": LEARNING_STARTS}
             data, agent = None, SacExpert(**self._settings("discount"), **own)
         else:
-            policy = teacher(self.imitate)
-            check_fit(policy, self.imitate, backend.observation_shape, backend.actions, self.env)
-            data = shown_by(backend, jax.random.fold_in(key, self.seeds), policy, self.demonstrations, self.seeds)
+            policy = critics.teacher(self.imitate)
+            critics.check_fit(policy, self.imitate, backend.observation_shape, backend.actions, self.env)
+            data = critics.shown_by(
+                backend, jax.random.fold_in(key, self.seeds), policy, self.demonstrations, self.seeds
+            )
             agent = SacIrleed.iq(**self._settings("discount"), buffer_size=self.steps)
-        stages = Stages(self.out.with_name(f"{self.out.stem}_stages"), backend, self.seed) if self.stages else None
+        stages = (
+            critics.Stages(self.out.with_name(f"{self.out.stem}_stages"), backend, self.seed) if self.stages else None
+        )
         keys = jax.random.split(key, self.seeds)
-        return by_actor_critic(backend, keys, agent, progress, stages, self.stages, data)
+        return critics.by_actor_critic(backend, keys, agent, progress, stages, self.stages, data)
 
     def _settings(self, *more: str) -> dict[str, Any]:
         own = {name: getattr(self, name) for name in ("hidden", "steps", *more)}
         return {**own, "batch_size": self.batch_size, "learning_rate": self.learning_rate}
 
     def _read(self, backend: AbstractBackend, name: str) -> Mlp:
-        critic = load_critic(name)
-        check_fit(critic, name, backend.observation_shape, backend.actions, self.env)
+        critic = critics.load_critic(name)
+        critics.check_fit(critic, name, backend.observation_shape, backend.actions, self.env)
         return critic

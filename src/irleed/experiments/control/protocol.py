@@ -29,14 +29,7 @@ from irleed.policies import EnsembleActor
 from irleed.rollout import AbstractBackend, greedy_action, make_backend, sampled_action
 from irleed.runs.checkpoint import Checkpointer
 from irleed.runs.directory import keep, kept
-from irleed.simulation.critics import (
-    USUAL,
-    BiasKind,
-    CriticDemonstrator,
-    draw_demonstrators,
-    load_critic,
-    to_demonstrations,
-)
+from irleed.simulation import critics
 
 DEMONSTRATORS = 3
 MANY_EPISODES = 30  # of each demonstrator, for their true returns
@@ -60,7 +53,7 @@ class Task:
     critic: str
     settings: tuple[Setting, ...]
     episodes: int  # of each demonstrator
-    bias: BiasKind = USUAL
+    bias: critics.BiasKind = critics.USUAL
 
 
 def four_settings(max_precision: tuple[float, float], bias_scale: float) -> tuple[Setting, ...]:
@@ -79,7 +72,7 @@ def four_settings(max_precision: tuple[float, float], bias_scale: float) -> tupl
 # Limits of precision and scales of bias are those that bring the demonstrators nearest to the paper's best and mean
 # returns: chosen by these alone, before anything was learnt from them. LunarLander's ten episodes and networks of 64
 # and 64 units are those of IQ-Learn's published settings for it, which the paper follows.
-IQ_LEARN_BIAS = BiasKind((64, 64), "elu")
+IQ_LEARN_BIAS = critics.BiasKind((64, 64), "elu")
 TASKS = {
     "cartpole": Task("cartpole", "CartPole-v1", "cartpole", four_settings((1.0, 1.0), 30.0), 5),
     "lunarlander": Task(
@@ -265,19 +258,21 @@ def play_data(
 ) -> tuple[list[Demonstrations], Float[np.ndarray, "L D"]]:
     """Episodes of demonstrators of every setting and seed, and their true mean returns."""
     draw_key, play_key, truth_key = jax.random.split(key, 3)
-    critic = load_critic(task.critic)
+    critic = critics.load_critic(task.critic)
     numbers = [[setting.name for setting in task.settings].index(setting.name) for setting in settings]
     keys = jnp.concatenate([jax.random.split(jax.random.fold_in(draw_key, n), seeds) for n in numbers])
     level = (jnp.repeat(jnp.asarray([s.max_precision for s in settings], jnp.float32), seeds),)
     level += (jnp.repeat(jnp.asarray([s.bias_scale for s in settings], jnp.float32), seeds),)
     kind = DEMONSTRATORS, task.bias
-    people = jax.vmap(lambda own, beta, alpha: draw_demonstrators(own, critic, beta, alpha, *kind))(keys, *level)
+    people = jax.vmap(lambda own, beta, alpha: critics.draw_demonstrators(own, critic, beta, alpha, *kind))(
+        keys, *level
+    )
     people = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), people)
-    played = backend.play(play_key, people, CriticDemonstrator.act, task.episodes)
+    played = backend.play(play_key, people, critics.CriticDemonstrator.act, task.episodes)
     played = jax.tree.map(lambda leaf: leaf.reshape(-1, DEMONSTRATORS, *leaf.shape[1:]), played)
     lanes = range(len(settings) * seeds)
-    own = [to_demonstrations(jax.tree.map(lambda leaf, lane=lane: leaf[lane], played)) for lane in lanes]
-    truth = backend.returns(truth_key, people, CriticDemonstrator.act, MANY_EPISODES).mean(1)
+    own = [critics.to_demonstrations(jax.tree.map(lambda leaf, lane=lane: leaf[lane], played)) for lane in lanes]
+    truth = backend.returns(truth_key, people, critics.CriticDemonstrator.act, MANY_EPISODES).mean(1)
     return own, truth.reshape(-1, DEMONSTRATORS).astype(np.float32)
 
 
