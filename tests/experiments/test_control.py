@@ -81,12 +81,7 @@ def test_demonstrations_are_kept_as_they_were(config):
     config = dataclasses.replace(config, settings=("LL", "HL"), seeds=2)
     task, folder = TASKS["cartpole"], config.out / "parts"
     with contextlib.closing(make_backend(task.env_id, 1)) as backend:
-        made, kept = (
-            protocol.make_data(
-                jax.random.key(3), task, backend, config.chosen(task), 2, 1, folder, config.demonstrators(task)
-            )[0]
-            for _ in range(2)
-        )
+        made, kept = (protocol.make_data(jax.random.key(3), config, task, backend)[0] for _ in range(2))
     for one, other in zip(jax.tree.leaves(made), jax.tree.leaves(kept), strict=True):
         assert one.dtype == other.dtype
         np.testing.assert_array_equal(one, other)

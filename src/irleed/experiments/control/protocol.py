@@ -8,7 +8,7 @@ import contextlib
 import dataclasses
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
@@ -204,26 +204,18 @@ class DataSets(eqx.Module):
     returns: Float[Array, "L D"]
 
 
-def make_data(
-    key: Key,
-    task: Task,
-    backend: AbstractBackend,
-    settings: tuple[Setting, ...],
-    seeds: int,
-    every: int,
-    folder: Path,
-    fingerprint: Mapping[str, object],
-) -> tuple[DataSets, float]:
+def make_data(key: Key, config: ControlConfig, task: Task, backend: AbstractBackend) -> tuple[DataSets, float]:
     """Draw demonstrators and record their episodes, every setting and seed at once; and the seconds it took.
 
     The episodes are kept in the folder, from which a resumed run reads them.
     """
+    settings, folder, fingerprint = config.chosen(task), config.out / "parts", config.demonstrators(task)
     truth, path = folder / f"{task.name}-returns.npz", folder / f"{task.name}-demonstrations.npz"
     found = kept(truth, fingerprint)
     if found is None or not path.exists():
         began = time.perf_counter()
-        own, returns = play_data(key, task, backend, settings, seeds)
-        names = [f"{setting.name} {seed}" for setting in settings for seed in range(seeds)]
+        own, returns = play_data(key, task, backend, settings, config.runs)
+        names = [f"{setting.name} {seed}" for setting in settings for seed in range(config.runs)]
         folder.mkdir(parents=True, exist_ok=True)
         save(_joined(names, own), path, compress=False)
         found = {"returns": returns, "seconds": np.asarray(time.perf_counter() - began)}
@@ -231,8 +223,8 @@ def make_data(
     else:
         own = _apart(load(path))
     data = DataSets(
-        transitions=stack([Transitions.from_demonstrations(data, every) for data in own]),
-        best=stack([Transitions.from_demonstrations(best_third(data), every) for data in own]),
+        transitions=stack([Transitions.from_demonstrations(data, config.every) for data in own]),
+        best=stack([Transitions.from_demonstrations(best_third(data), config.every) for data in own]),
         returns=found["returns"],
     )
     return data, float(found["seconds"])
@@ -347,8 +339,7 @@ def sweep(config: ControlConfig, progress: Callable[[int, int], None]) -> list[O
     for task in config.chosen_tasks:
         data_key, learn_key = jax.random.split(jax.random.key(config.seed))
         with contextlib.closing(make_backend(task.env_id, config.workers)) as backend:
-            what, whence = (config.chosen(task), config.runs, config.every), config.out / "parts"
-            data, seconds = make_data(data_key, task, backend, *what, whence, config.demonstrators(task))
+            data, seconds = make_data(data_key, config, task, backend)
             outcome = Outcome(task, _by_setting(config, task, data.returns), {}, {"data": seconds})
             for name in names:
                 outcome.lanes[name], outcome.seconds[name] = _part(config, learn_key, task, backend, name, data)
