@@ -51,7 +51,7 @@ def departures(data: Demonstrations, policy: EnsemblePolicy, seed: int = 0) -> d
     places, explained = _projected(data, looked_at[np.concatenate([shown, *tops])])
     points, *marks = np.split(places, np.cumsum([len(shown), *map(len, tops)])[:-1])
 
-    def situation(row: int, place: np.ndarray) -> dict[str, Any]:
+    def situation(row: np.integer, place: np.ndarray) -> dict[str, Any]:
         found = _situation(data, int(looked_at[row]), score[row])
         return found | {"departure": float(departure[row]), "place": place.tolist()}
 

@@ -161,7 +161,7 @@ def _bars(bars: Sequence[tuple[float, float, int, str]], label: str, across: str
     for low, high, count, name in bars:
         left, right, top = x.place(low), x.place(high), y.place(float(count))
         size = {"width": f"{max(right - left - 1, 0.5):g}", "height": f"{bottom - top:g}"}
-        lines = element("title", f"{name}: {number(count)}")
-        drawn.append(element("rect", lines, x=f"{left + 0.5:g}", y=f"{top:g}", class_="mark group-0", **size))
+        tip = element("title", f"{name}: {number(count)}")
+        drawn.append(element("rect", tip, x=f"{left + 0.5:g}", y=f"{top:g}", class_="mark group-0", **size))
     middle = words((LEFT + WIDTH - RIGHT) / 2, bottom + 34, across, "middle", "axis")
     return drawing(label, WIDTH, HEIGHT, join([*lines, *ups, *acrosses, *drawn, middle]))
