@@ -22,10 +22,10 @@ import tyro
 
 from irleed._io.files import write_json
 from irleed.algorithms.iq import SacIrleed
-from irleed.experiments.hopper.data import ENV_ID, POLICIES, Teachers, data_sets, kept_demonstrations
-from irleed.experiments.statistics import interval
+from irleed.analysis.statistics import interval
+from irleed.experiments.hopper import ENV_ID, POLICIES, Teachers, data_sets, kept_demonstrations
 from irleed.rollout import HostBackend
-from irleed.rollout.host import learn_and_evaluate
+from irleed.rollout.backends import learn_and_evaluate
 from irleed.runs.checkpoint import Checkpointer
 from irleed.runs.directory import keep, kept, plain
 

@@ -8,8 +8,7 @@ from rich.console import Console
 
 from fuzz.case import Case
 from irleed.analysis.curation import curate
-from irleed.analysis.scores import read_scores
-from irleed.analysis.validation import validate
+from irleed.analysis.validation import read_scores, validate
 from irleed.cli import inspect
 from irleed.data import ReadOptions, lazy, load, summarise
 from irleed.envs.mdp import load_mdp

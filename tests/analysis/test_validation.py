@@ -11,10 +11,19 @@ from scipy.stats import spearmanr
 import irleed
 from irleed._io import arrays
 from irleed.algorithms.baselines import BehaviourCloning
-from irleed.analysis.agreement import agreement, beyond, partial_rank_correlation, rank_correlation
-from irleed.analysis.scores import Scores, read_scores
-from irleed.analysis.trivial import ENTROPY, MOST_FREQUENT, REPEATED, STEPS, nearly_the_same, trivial_statistics
-from irleed.analysis.validation import validate
+from irleed.analysis.statistics import (
+    ENTROPY,
+    MOST_FREQUENT,
+    REPEATED,
+    STEPS,
+    agreement,
+    nearly_the_same,
+    partial_correlation_given,
+    partial_rank_correlation,
+    rank_correlation,
+    trivial_statistics,
+)
+from irleed.analysis.validation import Scores, read_scores, validate
 from irleed.cli import main
 from irleed.errors import ConfigError, DataError, SpaceError
 from irleed.runs.reader import read_fit
@@ -82,7 +91,9 @@ def test_a_partial_correlation_is_of_what_is_left():
     expected = (ab - ag * bg) / np.sqrt((1 - ag**2) * (1 - bg**2))
     assert partial_rank_correlation(a, b, given[None]) == pytest.approx(expected)
     assert partial_rank_correlation(a, b, np.stack([given, np.ones(40)])) == pytest.approx(expected)
-    assert np.isnan(partial_rank_correlation(given, b, given[None])) and beyond(given, b, given) is None
+    assert (
+        np.isnan(partial_rank_correlation(given, b, given[None])) and partial_correlation_given(given, b, given) is None
+    )
 
 
 def test_intervals_of_episodes_resample_people():

@@ -23,7 +23,7 @@ from irleed.envs.step import Actions
 from irleed.errors import ConfigError
 from irleed.model.demonstrators import Description
 from irleed.policies.actor import Actor
-from irleed.policies.layers import MOST_LAYERS
+from irleed.policies.ensemble import MOST_LAYERS
 
 ActionKind = Literal["discrete", "continuous"]
 MOST_WHOLE, WIDEST = (1 << 31) - 1, 1 << 16  # of whole numbers, and of the units of a layer
