@@ -27,9 +27,8 @@ from irleed.data import Demonstrations, ReadOptions
 from irleed.data.transitions import Transitions, stack
 from irleed.envs.jax import CartPole
 from irleed.envs.mdp import paper_gridworld
-from irleed.experiments.control.data import DEMONSTRATORS, TASKS, play_data
-from irleed.experiments.control.protocol import learn
-from irleed.experiments.hopper.data import ENV_ID, POLICIES, demonstrate
+from irleed.experiments.control.protocol import DEMONSTRATORS, TASKS, learn, play_data
+from irleed.experiments.hopper import ENV_ID, POLICIES, demonstrate
 from irleed.fit.defaults import tabular_algorithm
 from irleed.fit.judgement import judge
 from irleed.fit.tabular import fit

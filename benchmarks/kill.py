@@ -41,7 +41,7 @@ from safetensors import safe_open  # noqa: E402
 from irleed.cli import main as irleed
 from irleed.data import Demonstrations, Episode, save
 from irleed.errors import DataError
-from irleed.rollout import host
+from irleed.rollout import backends
 from irleed.runs.reader import read_run
 
 KEPT = ("--members", "2", "--checkpoint-every", "0")
@@ -228,7 +228,7 @@ def differing(one: dict[str, Any], other: dict[str, Any]) -> str:
 def kill(kinds: list[str], kills: int, seed: int) -> bool:
     """Kill so many runs, and tell how they fared."""
     draw, counts = random.Random(seed), Counter()
-    host.LEAST_PART = LEAST_PART
+    backends.LEAST_PART = LEAST_PART
     with tempfile.TemporaryDirectory() as place:
         home = Path(place)
         demonstrations(home)

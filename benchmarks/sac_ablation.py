@@ -22,10 +22,10 @@ import tyro
 
 from irleed._io.files import write_json
 from irleed.algorithms.iq import SacIrleed
-from irleed.experiments.hopper.data import ENV_ID, POLICIES, Teachers, data_sets, kept_demonstrations
-from irleed.experiments.statistics import interval
+from irleed.analysis.statistics import bootstrap_interval
+from irleed.experiments.hopper import ENV_ID, POLICIES, Teachers, data_sets, kept_demonstrations
 from irleed.rollout import HostBackend
-from irleed.rollout.host import learn_and_evaluate
+from irleed.rollout.backends import learn_and_evaluate
 from irleed.runs.checkpoint import Checkpointer
 from irleed.runs.directory import keep, kept, plain
 
@@ -103,7 +103,7 @@ def main(config: Config) -> None:
             found = row(config, name, backend)
             curve = np.asarray(found["curve"], float)
             ends = curve[:, -max(1, curve.shape[1] // 4) :].mean(1)
-            low, high = interval(ends)
+            low, high = bootstrap_interval(ends)
             order = (np.argsort(-found["log_precision"], -1) == np.arange(len(POLICIES))).all(-1)
             right = f"{int(order.sum())} of {len(ends)}" if ROWS[name].learn_precision else ""
             lost, mean, least = int((found["lost"] >= 0).sum()), ends.mean(), ends.min()

@@ -23,7 +23,7 @@ from scipy.stats import spearmanr
 import irleed
 from irleed.algorithms.iq import OfflineIrleed
 from irleed.data.transitions import Transitions
-from irleed.experiments.control.data import TASKS, play_data
+from irleed.experiments.control.protocol import TASKS, play_data
 from irleed.fit.consensus import consensus
 from irleed.fit.posterior import Posterior
 from irleed.rollout import make_backend

@@ -220,7 +220,7 @@ def _data(spec: Spec):
     import jax.numpy as jnp
 
     from irleed.algorithms.tabular.visitation import tabulate_rollouts
-    from irleed.experiments.gridworld.config import ACCURACY, MAX_PRECISION
+    from irleed.experiments.gridworld import ACCURACY, MAX_PRECISION
     from irleed.simulation.mdp import sample_demonstrators, simulate_rollouts
 
     mdp = _world(spec).mdp

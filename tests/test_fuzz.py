@@ -101,5 +101,5 @@ def test_readers_stand_hostile_files(arguments):
     assert [row[0] for row in rows] == FORMATS and all(row[1] == arguments[1] for row in rows)
 
 
-FORMATS = ["npz", "mdp", "iq_learn", "csv", "parquet", "imitation", "d4rl", "robomimic", "minari", "lerobot", "atari",
-           "policy", "run", "export"]  # fmt: skip
+FORMATS = ["npz", "mdp", "iq_learn", "csv", "scores", "parquet", "imitation", "d4rl", "robomimic", "minari", "lerobot",
+           "atari", "policy", "run", "export"]  # fmt: skip

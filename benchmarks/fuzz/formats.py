@@ -20,6 +20,7 @@ FORMATS = {
         Format("mdp", zips.mdp_npz, readers.mdp),
         Format("iq_learn", pickles.iq_learn, readers.demonstrations),
         Format("csv", tables.csv_table, readers.demonstrations),
+        Format("scores", tables.scores, readers.scores),
         Format("parquet", tables.parquet, readers.demonstrations),
         Format("imitation", arrow.imitation, readers.demonstrations),
         Format("d4rl", hdf5.d4rl, readers.demonstrations),

@@ -8,6 +8,7 @@ from rich.console import Console
 
 from fuzz.case import Case
 from irleed.analysis.curation import curate
+from irleed.analysis.validation import read_scores, validate
 from irleed.cli import inspect
 from irleed.data import ReadOptions, lazy, load, summarise
 from irleed.envs.mdp import load_mdp
@@ -51,13 +52,22 @@ def policy(case: Case, path: Path) -> list[bytes]:
     return [said.encode()]
 
 
+def scores(case: Case, path: Path) -> list[bytes]:
+    """Load, and match with people who may have none."""
+    found = read_scores(path)
+    found.matched(load(case.home / "people.npz"))
+    return [found.column.encode("utf-8", "replace")]
+
+
 def folder_of_run(case: Case, path: Path) -> list[bytes]:
-    """Report, curate or export."""
+    """Report, curate, validate or export."""
     out = case.home / "out"
     out.mkdir()
     which = case.reading.get("command")
     if which == "curate":
         json.dumps(curate(case.home / "data.npz", path).rows())
+    elif which == "validate":
+        validate(path, case.home / "scores.csv", data=case.home / "data.npz", out=out)
     elif which == "export":
         export(path, out / "exported", onnx=False)
     else:

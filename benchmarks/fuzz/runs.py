@@ -1,4 +1,4 @@
-"""Hostile run directories and exports: what report, curate and export read when somebody sends a run."""
+"""Hostile run directories and exports: what report, curate, validate and export read when somebody sends a run."""
 
 import json
 from pathlib import Path
@@ -8,8 +8,10 @@ from fuzz import links, pictures, policies, values, zips
 from fuzz.case import Case
 from irleed.data import load, summarise
 
-PERSON = {"precision": 1.0, "precision_low": 0.9, "precision_high": 1.1, "bias": 0.2, "bias_low": 0.1, "bias_high": 0.3,
-          "transitions": 6, "weight": 0.5, "log_likelihood": -1.0}  # fmt: skip
+PERSON = {
+    "skill": 0.8, "skill_low": 0.7, "skill_high": 0.9, "precision": 1.0, "precision_low": 0.9, "precision_high": 1.1,
+    "bias": 0.2, "bias_low": 0.1, "bias_high": 0.3, "transitions": 6, "weight": 0.5, "log_likelihood": -1.0,
+}  # fmt: skip
 CONFIG = {
     "data": "poles.npz",
     "algorithm": "irleed",
@@ -21,6 +23,7 @@ FIT = {
     **PERSON} for name in ("anna", "ben")],
     "steps": 7, "seconds": 1.5, "members": 2, "warnings": ["two members diverged"], "grid": None,
     "returns": [{"who": "policy", "mean": 3.0, "low": 2.0, "high": 4.0, "episodes": 5}],
+    "episode_skill": [0.7, 0.9, 0.8], "episode_demonstrator": [0, 1, 0],
 }  # fmt: skip
 RUN = {"format": "irleed-run", "version": 1, "id": "0123abcd", "created": "2026-01-01T00:00:00+0000", "data": "f" * 64,
        "versions": {"irleed": "0.1.0", "jax": "0.10"}, "config": {"algorithm": "SoftQ", "seeds": 3}}  # fmt: skip
@@ -42,6 +45,12 @@ FILM = {
     "every": 3,
     "frames": 5,
 }
+AGREEMENT = {"name": "skill", "trivial": False, "people": 6, "spearman": 0.5, "low": 0.1, "high": 0.8}
+VALIDATION = {
+    "format": "irleed-validation", "version": 1, "answer": "", "score": "score", "names": ["anna", "ben"],
+    "scores": [1.0, 2.0], "values": {"skill": [0.8, 0.8]}, "estimates": [AGREEMENT], "episodes": [], "given": ["steps"],
+    "trivial": [AGREEMENT | {"name": "steps", "trivial": True}], "said": "skill adds to it", "notes": ["few people"],
+}  # fmt: skip
 ROW = {
     "setting": {"demonstrations": 10},
     "method": "irleed",
@@ -61,7 +70,8 @@ def sound(path: Path, demonstrations: Path) -> None:
     """A run of networks, with all that a report shows."""
     path.mkdir()
     data = {"format": "irleed-data", "version": 1, "returns": RETURNS, "facts": summarise(load(demonstrations))}
-    documents = {"fit.json": FIT, "run.json": RUN, "data.json": data, "departures.json": DEPARTURES, "film.json": FILM}
+    documents = {"fit.json": FIT, "run.json": RUN, "data.json": data, "departures.json": DEPARTURES, "film.json": FILM,
+                 "validation.json": VALIDATION}  # fmt: skip
     for name, content in documents.items():
         (path / name).write_text(json.dumps(content))
     lines = [json.dumps({"step": step, "loss": 1.0 / (1 + step), "seconds": 0.1}) for step in range(5)]
@@ -135,6 +145,10 @@ def many(case: Case, path: Path) -> None:
             ("data.json", "returns"),
             ("departures.json", "people"),
             ("fit.json", "warnings"),
+            ("fit.json", "episode_skill"),
+            ("validation.json", "estimates"),
+            ("validation.json", "notes"),
+            ("validation.json", "names"),
         )
     )
     if not links.is_small(path / name):
@@ -249,16 +263,30 @@ def signed(case: Case, path: Path) -> None:
     (path / "fit.json").write_text(json.dumps(said))
 
 
+def answered(path: Path) -> None:
+    """Make validation.json one about the answer that is there: that of another is not read."""
+    if not all(links.is_small(path / name) for name in ("fit.json", "validation.json")):
+        return
+    try:
+        said = json.loads((path / "validation.json").read_text())
+        said["answer"] = policies.checksum(path / "fit.json")
+        (path / "validation.json").write_text(json.dumps(said))
+    except (OSError, ValueError, TypeError, RecursionError):
+        return
+
+
 def run(case: Case) -> Path:
     """A hostile run directory, and data to curate."""
     path = case.home / "run"
     zips.of_columns(zips.demonstrations()).write(case.home / "data.npz")
     sound(path, case.home / "data.npz")
-    case.reading["command"] = case.pick(("report", "report", "curate", "export"))
+    case.reading["command"] = case.pick(("report", "report", "curate", "validate", "export"))
     case.note(case.reading["command"])
     case.mutate(path, RUNS)
     if case.chance(0.3):
         signed(case, path)
+    answered(path)
+    (case.home / "scores.csv").write_text("demonstrator,score\nanna,1\nben,2\n")
     return path
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from fuzz import bombs, links, values
+from fuzz import bombs, links, values, zips
 from fuzz.case import Case
 from fuzz.zips import Code
 
@@ -91,7 +91,21 @@ def marks(case: Case, content: list[str]) -> None:
 
 def csv_table(case: Case) -> Path:
     """A hostile CSV file, now and then compressed under a name that says so."""
-    columns = steps()
+    return hostile_csv(case, steps())
+
+
+def scores(case: Case) -> Path:
+    """A hostile table of scores, by episode or not."""
+    zips.of_columns(zips.demonstrations()).write(case.home / "people.npz")
+    columns = {"demonstrator": np.array(["anna", "ben", "anna"]), "score": np.array([1.0, 2.0, 0.5])}
+    own = case.pick(("", "episode", "episode_of_demonstrator"))
+    if own:
+        columns[own] = np.array([0, 0, 1] if own != "episode" else [0, 1, 2])
+    return hostile_csv(case, columns)
+
+
+def hostile_csv(case: Case, columns: dict[str, Any]) -> Path:
+    """A CSV file of these columns, spoilt."""
     kind = case.pick(("columns", "text", "both"))
     if kind != "text":
         case.mutate(columns, COLUMNS)
@@ -118,9 +132,11 @@ def table_of(columns: dict[str, Any]) -> pa.Table:
     length = max((len(np.atleast_1d(column)) for column in columns.values()), default=0)
     for name, column in columns.items():
         column = np.atleast_1d(column)
-        column = column.astype(str) if column.dtype.kind in "cVS" or column.dtype.char == "g" else column
+        column = np.array(list(map(str, column.tolist()))) if column.dtype.kind == "V" else column
+        column = column.astype(str) if column.dtype.kind in "cS" or column.dtype.char == "g" else column
         column = np.resize(column, (length, *column.shape[1:])) if column.size else np.zeros(length)
-        arrays[name.encode("utf-8", "replace").decode()] = pa.array(column.tolist() if column.ndim > 1 else column)
+        rows = column if column.ndim == 1 else list(column) if column.ndim == 2 else column.tolist()
+        arrays[name.encode("utf-8", "replace").decode()] = pa.array(rows)
     return pa.table(arrays)
 
 

@@ -1,16 +1,17 @@
-"""One process at a time writes to a folder: others are told which one; locks of dead processes do not block."""
+"""One process at a time writes to a folder, and locks of dead processes do not block; what is not replaced."""
 
 import errno
 import json
 import os
 import platform
+import stat
 import subprocess
 import sys
 
 import pytest
 
 from irleed._io import files as _files
-from irleed._io.files import locked
+from irleed._io.files import beside, locked
 from irleed.errors import ConfigError
 
 HOLD = """
@@ -151,3 +152,14 @@ def test_a_pipe_in_its_place_is_not_waited_for(kind, tmp_path):
     with pytest.raises(OSError, match="a pipe or device in place of the lock file"), locked(tmp_path / "lock", "run"):
         pass
     assert (tmp_path / "lock").exists()
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes in folders are POSIX's")
+def test_a_device_or_pipe_is_not_replaced(tmp_path):
+    """`--out /dev/null` by an administrator would put a file in its place, for every program of the machine."""
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to("pipe")
+    for name in ("pipe", "link"):
+        with pytest.raises(OSError, match="a device or pipe"), beside(tmp_path / name):
+            pass
+    assert stat.S_ISFIFO(os.stat(tmp_path / "pipe").st_mode) and len(os.listdir(tmp_path)) == 2

@@ -354,3 +354,24 @@ def test_equally_good_demonstrators_keep_most_of_the_sample():
     with jax.numpy_dtype_promotion("standard"):
         found = weigh(data, Assessment.of(fit_networks(data, small, members=1)))
     assert found.episode_skill is not None and found.effective_episodes >= 0.8 * data.episodes
+
+
+def test_skill_in_other_episodes_than_those_of_the_data_is_refused():
+    """A run of a stranger may say anything; one without a fingerprint says nothing of these episodes."""
+    data = states()
+    known = run(fingerprint=fingerprint(data), skill=np.ones(2), episode_skill=np.ones(data.episodes + 1))
+    with pytest.raises(DataError, match="fit.json: got skill in"):
+        weigh(data, known)
+    assert weigh(data, dataclasses.replace(known, fingerprint=None)).episode_skill is None
+
+
+def test_long_names_are_those_of_the_data(tmp_path):
+    data = dataclasses.replace(states(), names=("a" * 1000, "a" * 999))
+    assert weigh(data, Assessment.of(folder(tmp_path / "run", data, data.names))).names == data.names
+
+
+@pytest.mark.parametrize("ending", ["", ".csv", ".npz", ".parquet", ".hdf5"])
+def test_a_name_that_is_too_long_is_refused_in_one_line(tmp_path, ending):
+    kept = folder(tmp_path / "run", states())
+    with pytest.raises((ConfigError, DataError)):
+        curate(tmp_path / "data.npz", kept, out=tmp_path / ("n" * 300 + ending))

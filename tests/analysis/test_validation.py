@@ -9,11 +9,21 @@ import pytest
 from scipy.stats import spearmanr
 
 import irleed
+from irleed._io import arrays
 from irleed.algorithms.baselines import BehaviourCloning
-from irleed.analysis.agreement import agreement, beyond, partial_rank_correlation, rank_correlation
-from irleed.analysis.scores import Scores, read_scores
-from irleed.analysis.trivial import ENTROPY, MOST_FREQUENT, REPEATED, STEPS, nearly_the_same, trivial_statistics
-from irleed.analysis.validation import validate
+from irleed.analysis.statistics import (
+    ENTROPY,
+    MOST_FREQUENT,
+    REPEATED,
+    STEPS,
+    agreement,
+    nearly_the_same,
+    partial_correlation_given,
+    partial_rank_correlation,
+    rank_correlation,
+    trivial_statistics,
+)
+from irleed.analysis.validation import Scores, read_scores, validate
 from irleed.cli import main
 from irleed.errors import ConfigError, DataError, SpaceError
 from irleed.runs.reader import read_fit
@@ -81,7 +91,9 @@ def test_a_partial_correlation_is_of_what_is_left():
     expected = (ab - ag * bg) / np.sqrt((1 - ag**2) * (1 - bg**2))
     assert partial_rank_correlation(a, b, given[None]) == pytest.approx(expected)
     assert partial_rank_correlation(a, b, np.stack([given, np.ones(40)])) == pytest.approx(expected)
-    assert np.isnan(partial_rank_correlation(given, b, given[None])) and beyond(given, b, given) is None
+    assert (
+        np.isnan(partial_rank_correlation(given, b, given[None])) and partial_correlation_given(given, b, given) is None
+    )
 
 
 def test_intervals_of_episodes_resample_people():
@@ -204,3 +216,84 @@ def test_a_fit_says_what_trivial_statistics_say(data, monkeypatch):
     )
     found = irleed.fit(data, algorithm=BehaviourCloning(steps=5, hidden=(8,)), members=1)
     assert found.warnings[-1] == "8" and found.summary()["warnings"][-1] == "8"
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ('demonstrator,"sco\nre"\na,1\n', None),  # a heading on two lines
+        ("demonstrator,None\na,1,2\n", None),  # more cells than headings
+        ("demonstrator,score,score\na,1,2\n", "two columns 'score'"),
+        ("demonstrator,score\na,1e200\n", "below 1e"),  # a report would not read it again
+        ("demonstrator,episode,score\na," + "9" * 4000 + ",1\n", "the number of an episode"),
+        ("demonstrator," + "," * 300_000 + "score\n" + "a,1\n" * 20_000, "no value in column"),
+        ("demonstrator,score\n" + "a,1\n" * 300_000, "lines"),
+        ("demonstrator,score\r" + "a,1\r" * 300_000, "lines"),
+    ],
+)  # fmt: skip
+def test_odd_tables_of_scores_are_read_or_refused_in_a_short_line(content, said, tmp_path):
+    path = tmp_path / "scores.csv"
+    path.write_text(content, newline="")
+    if said is None:
+        assert read_scores(path).values.tolist() == [1.0]
+        return
+    with pytest.raises(DataError, match=said) as error:
+        read_scores(path)
+    assert len(str(error.value)) < 400
+
+
+def test_a_table_of_scores_may_be_a_link(tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    table(tmp_path / "elsewhere", "demonstrator,score", "a,1")
+    (tmp_path / "link.csv").symlink_to("elsewhere/scores.csv")
+    assert read_scores(tmp_path / "link.csv").names == ("a",)
+
+
+def forge(run, **changes) -> None:
+    """Change the answer of a run, as whoever forges one would: without checksums."""
+    found = json.loads((run / "fit.json").read_text())
+    for name in ("checksum", "files", "fingerprint"):
+        found.pop(name, None)
+    (run / "fit.json").write_text(json.dumps(found | changes))
+    (run / "departures.json").unlink(missing_ok=True)
+
+
+def test_the_run_of_a_stranger_is_held_against_the_data(run, tmp_path, monkeypatch):
+    """Its judgements must be of the people in the data, and it does not raise the limit of memory."""
+    scores = table(tmp_path, "demonstrator,score", *(f"{who},{number}" for number, who in enumerate(PEOPLE)))
+    answer = json.loads((run / "fit.json").read_text())
+    people, config = answer["expertise"], answer["config"]
+    for odd in (people[:-1], people[::-1], [*people, people[0] | {"name": "z"}]):
+        forge(run, expertise=odd, episode_skill=None)
+        with pytest.raises(DataError, match="as in the data"):
+            validate(run, scores, data=tmp_path / "data.npz")
+    forge(run, expertise=people, config=config | {"reading": config["reading"] | {"expansion": 1e9}})
+    with monkeypatch.context() as small:
+        small.setattr(arrays, "ALWAYS", 1)
+        with pytest.raises(DataError, match="--expansion"):
+            validate(run, scores, data=tmp_path / "data.npz", expansion=0.001)
+    forge(run, expertise=people, config=config | {"data": "x" * 100_000})
+    with pytest.raises(ConfigError, match="--data"):
+        validate(run, scores)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"values": {}}, "0 estimates"),
+        ({"values": {"skill": [None] * len(PEOPLE)}}, None),
+        ({"notes": ["x"] * 1000}, "a list of 1000"),
+        ({"estimates": [{"name": "skill", "trivial": False, "people": 6, "spearman": 0.5, "low": 0.9, "high": 0.1}]},
+         "low end"),
+    ],
+)  # fmt: skip
+def test_a_validation_that_was_forged_is_shown_or_refused(fitted, run, tmp_path, changes, said):
+    validate(run, dict.fromkeys(PEOPLE[1:], 1.0) | {"a": 2.0}, data=tmp_path / "data.npz", out=run)
+    kept = json.loads((run / "validation.json").read_text())
+    kept.pop("checksum")
+    (run / "validation.json").write_text(json.dumps(kept | changes))
+    if said is None:
+        assert "Beside scores" in irleed.report(run).read_text()
+        return
+    with pytest.raises(DataError, match=said):
+        irleed.report(run)

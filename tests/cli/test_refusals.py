@@ -6,9 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from jax.errors import JaxRuntimeError
 
 from irleed.algorithms.tabular.visitation import tabulate
 from irleed.cli import main
+from irleed.cli.inspect import InspectCommand
 from irleed.data import Demonstrations, Episode, load, save
 from irleed.envs.mdp import load_mdp
 
@@ -296,3 +298,34 @@ def test_networks_see_no_file_of_nan_and_write_to_no_file(tmp_path, capsys):
 def test_settings_of_networks_mean_nothing_in_an_mdp(sound, capsys, settings):
     fit = ("fit", sound / "data.npz", "--mdp", sound / "mdp.npz", "--out", sound / "run")
     assert f"{settings[0]}: got {settings[1]}" in refusal(capsys, sound, *fit, *settings)
+
+
+@pytest.mark.parametrize(
+    "setting, said",
+    [
+        (("--seed", "9" * 23), "64 bits"),
+        (("--set", "hidden=99999999999999"), "1 to 65536"),
+        (("--set", "hidden=" + "8," * 39 + "8"), "at most 31 layers"),
+        (("--set", "batch_size=" + "9" * 23), "batch_size: got 9999"),
+        (("--steps", "9" * 23), "steps: got 9999"),
+        (("--members", "999999999"), "at most 10,000"),
+    ],
+    ids=["seed", "units", "layers", "batch", "steps", "members"],
+)
+def test_numbers_too_large_for_a_fit_are_refused_at_once(tmp_path, capsys, setting, said):
+    obs = np.random.default_rng(0).normal(size=(20, 2))
+    parts = [Episode(obs, (obs[:-1, 0] > 0).astype(int), True, name) for name in ("anna", "ben")]
+    save(Demonstrations.from_episodes(parts), tmp_path / "data.npz")
+    assert said in refusal(capsys, tmp_path, "fit", tmp_path / "data.npz", *setting)
+
+
+@pytest.mark.parametrize("error", [MemoryError(), JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory")])
+def test_too_little_memory_is_one_line(tmp_path, monkeypatch, capsys, error):
+    def exhausted(*_):
+        raise error
+
+    monkeypatch.setattr(InspectCommand, "run", exhausted)
+    with pytest.raises(SystemExit) as ended:
+        main(["inspect", str(tmp_path)])
+    said = capsys.readouterr().err
+    assert ended.value.code == 1 and said.startswith("irleed: out of memory") and said.count("\n") == 1

@@ -11,12 +11,12 @@ from rich.console import Console
 from irleed._io.files import CHECKSUM, write_signed
 from irleed._io.text import say
 from irleed.cli import main
-from irleed.cli.fit import returns_table
+from irleed.cli.runs import returns_table
 from irleed.data import Demonstrations, Episode, save
 from irleed.export import export
 from irleed.model.expertise import Expertise
 from irleed.policies.tabular import TabularPolicy
-from irleed.report import facts
+from irleed.report.page import command as command_of
 from irleed.report.page import page
 from irleed.rollout.evaluation import ReturnEstimate
 from irleed.runs.directory import open_run
@@ -137,11 +137,11 @@ def test_shapes_that_are_html_are_refused(tmp_path, capsys):
 
 @pytest.mark.parametrize("text", ["$(touch owned)", "a\nrm -rf ~", ESCAPE, "it's; ls"])
 def test_commands_to_copy_are_one_quoted_line(tmp_path, text):
-    command = facts.command(read_run(run_folder(tmp_path / "run", data=text, demonstrator=text)))
+    command = command_of(read_run(run_folder(tmp_path / "run", data=text, demonstrator=text)))
     assert command.isprintable()
     if text.isprintable():
         assert shlex.split(command)[2] == text
-    in_python = facts.command(read_run(run_folder(tmp_path / "other", python=text)))
+    in_python = command_of(read_run(run_folder(tmp_path / "other", python=text)))
     assert in_python.startswith("# in Python: ") and in_python.isprintable()
 
 

@@ -207,3 +207,10 @@ def test_what_a_parquet_file_says_of_its_columns_counts(tmp_path):
     pq.write_table(empty, tmp_path / "data.parquet", compression="none", store_schema=False)
     assert "bytes in memory from" in refusal(tmp_path / "data.parquet")
     assert "got 0 rows" in refusal(tmp_path / "data.parquet", ReadOptions(expansion=1000.0))
+
+
+@pytest.mark.parametrize("name", ["reward", "episode", "names"])
+def test_a_bomb_in_a_column_of_a_large_file_is_refused(tmp_path, name):
+    """The limit is a multiple of the file's size; columns have one value a transition, whatever it is."""
+    large = {"obs.npy": npy(np.random.default_rng(0).normal(size=(4, MB // 8))), f"{name}.npy": npy(np.zeros(MB))}
+    assert f"{name}: got 8,388,736 bytes, expected at most" in refusal(archive(tmp_path / "data.npz", large))

@@ -17,10 +17,8 @@ from irleed.data.transitions import Transitions, stack
 from irleed.envs.jax import CartPole
 from irleed.errors import ConfigError
 from irleed.experiments import control
-from irleed.experiments.control import data as control_data
 from irleed.experiments.control import protocol
-from irleed.experiments.control.data import TASKS, best_third
-from irleed.experiments.control.protocol import Lanes, Outcome, learn
+from irleed.experiments.control.protocol import TASKS, Lanes, Outcome, best_third, learn
 from irleed.rollout import DeviceBackend, greedy_action, make_backend
 
 pytestmark = pytest.mark.optax
@@ -64,7 +62,7 @@ def test_an_interrupted_experiment_goes_on(config, monkeypatch):
         raise AssertionError("trained again")
 
     monkeypatch.setattr(protocol, "learn", nothing)
-    monkeypatch.setattr(control_data, "play_data", nothing)
+    monkeypatch.setattr(protocol, "play_data", nothing)
     again, _ = sweep(config)
     np.testing.assert_array_equal(again.returns, first.returns)
     for name, lanes in first.lanes.items():
@@ -83,12 +81,7 @@ def test_demonstrations_are_kept_as_they_were(config):
     config = dataclasses.replace(config, settings=("LL", "HL"), seeds=2)
     task, folder = TASKS["cartpole"], config.out / "parts"
     with contextlib.closing(make_backend(task.env_id, 1)) as backend:
-        made, kept = (
-            control_data.make_data(
-                jax.random.key(3), task, backend, config.chosen(task), 2, 1, folder, config.demonstrators(task)
-            )[0]
-            for _ in range(2)
-        )
+        made, kept = (protocol.make_data(jax.random.key(3), config, task, backend)[0] for _ in range(2))
     for one, other in zip(jax.tree.leaves(made), jax.tree.leaves(kept), strict=True):
         assert one.dtype == other.dtype
         np.testing.assert_array_equal(one, other)
@@ -124,7 +117,7 @@ def test_members_act_by_the_mean_of_their_log_probabilities():
     """Those that learnt from one data set, and no other; and their precisions are averaged."""
     task, backend = dataclasses.replace(TASKS["cartpole"], episodes=2), DeviceBackend(CartPole())
     method = OfflineIrleed(hidden=(8,), steps=30, learning_rate=3e-2)
-    shown, _ = control_data.play_data(jax.random.key(0), task, backend, task.settings[:1], 2)
+    shown, _ = protocol.play_data(jax.random.key(0), task, backend, task.settings[:1], 2)
     assert [own.episodes for own in shown] == [6, 6]
     data, key = stack([Transitions.from_demonstrations(own) for own in shown]), jax.random.key(1)
     found = learn(key, backend, method, data, 5, members=3)

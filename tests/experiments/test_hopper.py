@@ -12,8 +12,6 @@ pytest.importorskip("mujoco")
 from irleed.errors import ConfigError
 from irleed.experiments import hopper
 from irleed.experiments.hopper import HopperConfig
-from irleed.experiments.hopper import config as hopper_config
-from irleed.experiments.hopper import data as hopper_data
 from irleed.rollout import HostBackend, greedy_action, sampled_action
 from irleed.runs.results import read_results
 
@@ -28,11 +26,9 @@ def finished(tmp_path_factory):
     config = HopperConfig(
         out=folder, seeds=2, sources=("A", "ABC"), methods=("irleed_online", "irleed", "bc"), **settings
     )
-    small = {
-        name: dataclasses.replace(method, hidden=(8,), batch_size=8) for name, method in hopper_config.METHODS.items()
-    }
+    small = {name: dataclasses.replace(method, hidden=(8,), batch_size=8) for name, method in hopper.METHODS.items()}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(hopper_config, "METHODS", small)
+        patch.setattr(hopper, "METHODS", small)
         outcome = hopper.sweep(config, lambda *done, **figures: None)
         results = hopper.write(config, outcome)
         again = hopper.sweep(config, lambda *done, **figures: pytest.fail("nothing is left to do"))
@@ -42,11 +38,11 @@ def finished(tmp_path_factory):
 @pytest.mark.parametrize(("teachers", "act", "episodes"), [("sac", greedy_action, 4), ("iq", sampled_action, 8)])
 def test_the_policies_are_as_good_as_they_are_said_to_be(teachers, act, episodes):
     """In order, and near what the paper's earned."""
-    backend = HostBackend(hopper_data.ENV_ID, 2)
+    backend = HostBackend(hopper.ENV_ID, 2)
     try:
         returns = []
-        for name in hopper_data.POLICIES:
-            actor = jax.tree.map(lambda leaf: np.asarray(leaf)[None], hopper_data.policy_of(teachers, name).actor)
+        for name in hopper.POLICIES:
+            actor = jax.tree.map(lambda leaf: np.asarray(leaf)[None], hopper.policy_of(teachers, name).actor)
             returns.append(backend.returns(jax.random.key(0), actor, act, episodes).mean())
     finally:
         backend.close()
@@ -54,9 +50,9 @@ def test_the_policies_are_as_good_as_they_are_said_to_be(teachers, act, episodes
 
 
 def test_data_sets_are_those_of_their_sources():
-    data = hopper_data.demonstrate(jax.random.key(0), 250, 1)
+    data = hopper.demonstrate(jax.random.key(0), 250, 1)
     assert data.names == ("A", "B", "C") and np.bincount(data.demonstrator).tolist() == [250, 250, 250]
-    stacked = hopper_data.data_sets(data, ("B", "ABC"), 2)
+    stacked = hopper.data_sets(data, ("B", "ABC"), 2)
     assert stacked.size.tolist() == [250, 250, 750, 750]
     assert set(np.asarray(stacked.demonstrator[0])[:250].tolist()) == {1}
     starts = np.asarray(data.observation)[data.start]
@@ -100,10 +96,10 @@ def test_impossible_settings_are_refused(change, flag, tmp_path):
 def test_runs_that_diverge_are_told_and_stop_nobody(tmp_path, monkeypatch):
     """Their policies have no actions; what they earn by doing nothing counts, and no file has what is no number."""
     lost = {
-        name: dataclasses.replace(hopper_config.METHODS[name], hidden=(8,), batch_size=8, **{rate: np.inf})
+        name: dataclasses.replace(hopper.METHODS[name], hidden=(8,), batch_size=8, **{rate: np.inf})
         for name, rate in (("irleed_online", "actor_learning_rate"), ("irleed", "learning_rate"))
     }
-    monkeypatch.setattr(hopper_config, "METHODS", lost)
+    monkeypatch.setattr(hopper, "METHODS", lost)
     settings = {"pairs": 300, "steps": 1_400, "every": 700, "offline_steps": 20, "workers": 2}
     config = HopperConfig(out=tmp_path, seeds=1, sources=("ABC",), methods=("irleed_online", "irleed"), **settings)
     hopper.write(config, hopper.sweep(config, lambda *done, **figures: None))

@@ -9,8 +9,7 @@ import irleed
 from irleed.cli import main
 from irleed.errors import ConfigError, DataError
 from irleed.experiments import people
-from irleed.experiments.people import PeopleConfig
-from irleed.experiments.people.data import part_of
+from irleed.experiments.people import PeopleConfig, part_of
 from irleed.runs.results import read_results
 
 pytestmark = pytest.mark.optax
@@ -63,7 +62,7 @@ def test_a_small_run_writes_results_and_goes_on(files, capsys, monkeypatch):
     out = files.parent / "out"
     words = ["experiment", "people", str(files), "--out", str(out), "--scores", str(files.with_name("halves.csv"))]
     words += ["--quick", "--methods", "irleed", "bc"]
-    monkeypatch.setattr(people.config, "QUICK_STEPS", 100)
+    monkeypatch.setattr(people, "QUICK_STEPS", 100)
     main(words)
     said = capsys.readouterr().out
     assert "IRLEED skill" in said and "trivial: steps per episode" not in said  # which does not vary but for f
@@ -73,7 +72,7 @@ def test_a_small_run_writes_results_and_goes_on(files, capsys, monkeypatch):
     assert found["score of the first part"].mean == pytest.approx(1)
     assert -1 <= found["IRLEED skill"].mean <= 1 and found["IRLEED skill"].ci_low is not None
     assert "best trivial statistic" in str(results.summary["game"]) and (out / "scatter.png").exists()
-    monkeypatch.setattr(people.protocol, "fit", lambda *a, **k: pytest.fail("nothing is left to do"))
+    monkeypatch.setattr(people, "fit", lambda *a, **k: pytest.fail("nothing is left to do"))
     main(words)
     main(["report", str(out)])
     page = (out / "report.html").read_text()

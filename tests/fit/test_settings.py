@@ -10,10 +10,10 @@ from irleed.algorithms import BehaviourCloning, Ileed, OfflineIrleed, OnlineIrle
 from irleed.algorithms.tabular.irleed import Irleed
 from irleed.algorithms.tabular.paper_protocol import Published, SoftQLearning
 from irleed.cli import main
-from irleed.cli.fit import OWN, FitCommand
+from irleed.cli.runs import OWN, FitCommand
 from irleed.errors import ConfigError
 from irleed.fit.settings import settings_of, with_settings
-from irleed.report.facts import USUAL
+from irleed.report.page import USUAL
 
 ALGORITHMS = [
     OfflineIrleed(), OfflineIrleed.continuous(), OnlineIrleed(), SacIrleed(), Ileed(), BehaviourCloning(), Sqil(),

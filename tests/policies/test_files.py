@@ -10,10 +10,7 @@ from safetensors.numpy import save_file
 
 from irleed import load_policy
 from irleed.errors import DataError
-from irleed.simulation.critics import SHIPPED as CRITICS
-from irleed.simulation.critics import load_critic
-from irleed.simulation.policies import SHIPPED as POLICIES
-from irleed.simulation.policies import teacher
+from irleed.simulation.critics import SHIPPED, load_critic, teacher
 
 TABLE, NETWORK, GAUSSIAN, MIXED = (f"irleed-{kind}-policy" for kind in ("tabular", "network", "gaussian", "mixed"))
 NAN, INF = np.float32(np.nan), np.float32(np.inf)
@@ -242,7 +239,7 @@ def test_critics_of_other_versions(tmp_path):
 
 
 def test_what_comes_with_the_package_is_read():
-    for name in CRITICS:
+    for name in SHIPPED["critics"]:
         assert len(load_critic(name).weights) == 3
-    for name in POLICIES:
+    for name in SHIPPED["policies"]:
         assert teacher(name).size == 1

@@ -11,10 +11,10 @@ import pytest
 import tyro
 
 from irleed.cli import main
-from irleed.cli.fit import FitCommand
+from irleed.cli.runs import FitCommand
 from irleed.errors import ConfigError, DataError
-from irleed.report import compare, differences, episodes, expertise, facts, returns
-from irleed.report.page import page, report
+from irleed.report import comparison, differences, expertise, returns
+from irleed.report.page import USUAL, command, page, report
 from irleed.runs.reader import EpisodeSkill, Estimate, FitRun, Person, read_run
 
 SINGLE = "gridworld", "networks", "control", "sweep", "hopper"
@@ -161,8 +161,8 @@ def test_overlapping_intervals_are_not_told_apart():
         person("a", 4.0, 3.0, 5.0), person("b", 2.5, 2.0, 3.5), person("c", 1.0, 0.5, 1.5), person("d", 2.1, 1.4, 2.2)
     )
     assert expertise.pairs(run) == (3, 6)  # a-c, a-d, b-c
-    assert expertise.alike(run) == [["a", "b"], ["b", "d"], ["d", "c"]]
-    said = " ".join(expertise.said(run))
+    assert expertise.indistinguishable(run) == [["a", "b"], ["b", "d"], ["d", "c"]]
+    said = " ".join(expertise.conclusions(run))
     assert "The intervals of precision do not overlap in 3 of 6 pairs of demonstrators." in said
     assert "Groups whose intervals overlap: a and b; b and d; d and c." in said
 
@@ -170,16 +170,17 @@ def test_overlapping_intervals_are_not_told_apart():
 def test_who_has_too_few_transitions_is_neither_ranked_nor_best():
     few = dataclasses.replace(person("c", 9.0, None, None), ranked=False)
     run = fit_of(few, person("a", 4.0, 3.0, 5.0), person("b", 1.0, 0.5, 2.0))
-    assert [each.name for each in expertise.compared(run)] == ["a", "b"] and expertise.judged(run)
+    assert [each.name for each in expertise.compared(run)] == ["a", "b"] and expertise.has_ranking(run)
     assert any(
-        "Not ranked and without intervals, as they have too few transitions: c." in each for each in expertise.said(run)
+        "Not ranked and without intervals, as they have too few transitions: c." in each
+        for each in expertise.conclusions(run)
     )
     assert "Most precise: a (4); least: b (1)" in Tree(page([run])).text
     nobody = fit_of(few, dataclasses.replace(few, name="d"))
-    assert expertise.said(nobody) == [
+    assert expertise.conclusions(nobody) == [
         "Too few transitions to rank the demonstrators: their precision is no more than a first guess."
     ]
-    assert not expertise.judged(nobody) and "Too few transitions to rank" in Tree(page([nobody])).text
+    assert not expertise.has_ranking(nobody) and "Too few transitions to rank" in Tree(page([nobody])).text
 
 
 def test_skill_comes_before_precision_where_it_is_estimated():
@@ -195,7 +196,7 @@ def test_skill_comes_before_precision_where_it_is_estimated():
     assert plots == ["skill", "precision"] and "first b, a and out" in labels[0]
     assert "Most skilled: b (0.90); least: out (−0.30)" in shown.text
     assert "share of the advantage over random actions" in shown.text
-    assert "ranked first" in compare.section([run, run], 2, "c") and "Skill of each" in compare.section(
+    assert "ranked first" in comparison.section([run, run], 2, "c") and "Skill of each" in comparison.section(
         [run, run], 2, "c"
     )
 
@@ -203,7 +204,7 @@ def test_skill_comes_before_precision_where_it_is_estimated():
 def test_the_probability_that_one_is_better_follows_from_the_intervals():
     """By hand: 0.9 and 0.5 with standard deviations of 0.1 / 1.645 each; the high end is cut off and says nothing."""
     run = fit_of(skilled("a", 0.9, 0.8, 0.92), skilled("b", 0.5, 0.4, 0.6), skilled("c", 0.5, 0.4, 0.6))
-    found = expertise.chances(expertise.ranked(run))
+    found = expertise.win_probabilities(expertise.ranked(run))
     by_hand = 0.5 * (1 + math.erf(0.4 / (0.1 / 1.645 * math.sqrt(2)) / math.sqrt(2)))
     np.testing.assert_allclose(found[0, 1:], by_hand)
     np.testing.assert_allclose(found + found.T, 1)
@@ -218,27 +219,27 @@ def test_episodes_unlike_the_others_of_their_demonstrator_are_named():
     owners = [(who, value) for who, own in values.items() for value in own]
     found = tuple(EpisodeSkill(number, who, value) for number, (who, value) in enumerate(owners))
     run = fit_of(skilled("a", 0.8, 0.7, 0.9), skilled("b", 0.2, 0.1, 0.3), skilled("c", 0.5, 0.1, 0.9), episodes=found)
-    by_name = episodes.by_demonstrator(run, expertise.ranked(run))
+    by_name = expertise.by_demonstrator(run, expertise.ranked(run))
     assert list(by_name) == ["a", "c", "b"]
-    assert {name: [each.episode for each in episodes.unlike(own)] for name, own in by_name.items()} == {
+    assert {name: [each.episode for each in expertise.outliers(own)] for name, own in by_name.items()} == {
         "a": [5], "b": [10], "c": []
     }  # fmt: skip
     shown = Tree(page([run]))
     assert "a: 5 (skill −0.40); b: 10 (skill 0.50)" in shown.text
     tips = [attributes["data-tip"] for attributes in shown.all("path") if "data-tip" in attributes]
     assert tips == ["episode 5: skill −0.40", "episode 10: skill 0.50"]
-    alike = dataclasses.replace(run, episodes=tuple(dataclasses.replace(each, value=0.5) for each in found))
-    assert "No episode differs much in skill" in Tree(page([alike])).text
+    equal = dataclasses.replace(run, episodes=tuple(dataclasses.replace(each, value=0.5) for each in found))
+    assert "No episode differs much in skill" in Tree(page([equal])).text
 
 
 def test_what_is_not_known_is_not_said():
     none = fit_of(person("a", 2.0, None, None), person("b", 1.0, None, None))
-    assert "no intervals" in expertise.said(none)[0]
+    assert "no intervals" in expertise.conclusions(none)[0]
     equal = fit_of(person("a", 1.0, 1.0, 1.0), person("b", 1.0, 1.0, 1.0))
-    assert "takes the demonstrators for equal" in expertise.said(equal)[0]
-    assert "nobody to compare with" in expertise.said(fit_of(person("a", 1.0, 0.9, 1.1)))[0]
+    assert "takes the demonstrators for equal" in expertise.conclusions(equal)[0]
+    assert "nobody to compare with" in expertise.conclusions(fit_of(person("a", 1.0, 0.9, 1.1)))[0]
     rough = fit_of(person("a", 2.0, 1.9, 2.1), person("b", 1.0, 0.9, 1.1), members=2)
-    assert any("2 members" in sentence for sentence in expertise.said(rough))
+    assert any("2 members" in sentence for sentence in expertise.conclusions(rough))
 
 
 @pytest.mark.parametrize(
@@ -248,7 +249,7 @@ def test_the_policy_is_compared_with_the_best_as_far_as_intervals_tell(low, high
     earned = Estimate("policy, greedy actions", (low + high) / 2, low, high, 50), Estimate("a", 50.0, 40.0, 58.0, 9)
     run = fit_of(person("a", 1.0, 0.5, 2.0), returns=earned)
     assert [row.name for row in returns.policies(run)] == ["policy, greedy actions"]
-    assert verdict in returns.said(run)[0]
+    assert verdict in returns.conclusions(run)[0]
 
 
 COMPUTED = (("likeliest", 60.0), ("drawn", 45.0))
@@ -257,7 +258,7 @@ COMPUTED = (("likeliest", 60.0), ("drawn", 45.0))
 def test_computed_returns_have_no_interval_and_a_verdict_each():
     tried = [Estimate(f"policy, {name} actions", value, value, value, 0) for name, value in COMPUTED]
     run = fit_of(person("a", 1.0, 0.5, 2.0), returns=(*tried, Estimate("a", 50.0, 44.0, 58.0, 9)), members=None)
-    said = returns.said(run)[0]
+    said = returns.conclusions(run)[0]
     assert "earns 60 by its greedy actions and 45 by sampled ones, exactly" in said
     assert "The first is more than, the second not told apart from what the best demonstrator, a," in said
     rows = Tree(returns.section(run, 2, "key")).texts
@@ -304,9 +305,9 @@ def test_the_command_makes_the_same_run(runs):
     for name in ("gridworld", "networks"):
         run = read_run(runs[name])
         assert isinstance(run, FitRun)
-        words = shlex.split(facts.command(run))
+        words = shlex.split(command(run))
         again = tyro.cli(FitCommand, args=words[2:])
-        for setting in facts.USUAL:
+        for setting in USUAL:
             part = again.reading if setting in ("demonstrator", "action", "expansion") else again
             wanted = (run.config | run.config["reading"])[setting]
             assert str(getattr(part, setting)) == str(wanted), setting
@@ -327,12 +328,12 @@ def test_a_comparison_has_no_column_that_says_nothing_new():
     def headings(*names: tuple[str, str, str]) -> str:
         someone = person("a", 1.0, 0.5, 2.0)
         runs = [fit_of(someone, label=own, config={"algorithm": alg, "data": data}) for own, alg, data in names]
-        return str(compare.section(list(runs), 2, "c")).partition("</thead>")[0]
+        return str(comparison.section(list(runs), 2, "c")).partition("</thead>")[0]
 
-    alike, other = ("irleed", "irleed", "a.npz"), ("iq", "iq", "b.npz")
-    assert ">data" in headings(alike, other) and ">algorithm" not in headings(alike, other)
-    assert ">data" not in headings(alike, ("mine", "iq", "a.npz"))
-    assert ">algorithm" in headings(alike, ("mine", "iq", "a.npz"))
+    one, other = ("irleed", "irleed", "a.npz"), ("iq", "iq", "b.npz")
+    assert ">data" in headings(one, other) and ">algorithm" not in headings(one, other)
+    assert ">data" not in headings(one, ("mine", "iq", "a.npz"))
+    assert ">algorithm" in headings(one, ("mine", "iq", "a.npz"))
 
 
 def test_large_grids_are_pictures():

@@ -1,6 +1,7 @@
 """Run directories as they are found: gone on with, edited, half copied, from newer versions, or none at all."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -105,3 +106,18 @@ def test_an_experiment_without_greedy_returns_has_no_plots(copy, tmp_path):
     (folder / "results.json").write_text(json.dumps(found | {"rows": rows}))
     report(folder, out=tmp_path / "report.html")
     assert "By greedy actions" in (tmp_path / "report.html").read_text()
+
+
+@pytest.mark.parametrize("inner", ["results.json", "baselines/bc/fit.json"])
+def test_a_folder_that_may_not_be_searched_is_refused_in_one_line(copy, monkeypatch, inner):
+    folder, exists = copy("networks"), Path.exists
+    (folder / "baselines" / "bc").mkdir(parents=True, exist_ok=True)
+
+    def refusing(path):
+        if path == folder / inner:
+            raise PermissionError(13, "Permission denied")
+        return exists(path)
+
+    monkeypatch.setattr(Path, "exists", refusing)
+    with pytest.raises(DataError, match="Permission denied"):
+        read_run(folder)

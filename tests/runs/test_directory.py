@@ -346,3 +346,13 @@ def test_a_part_that_is_compressed_is_refused(part):
     """Parts are written as they are: one that is not could become any size."""
     np.savez_compressed(part, **dict(np.load(part)), zeros=np.zeros(1 << 20))
     assert "entries that are compressed" in refused(part, FINGERPRINT)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes in folders are POSIX's")
+@pytest.mark.parametrize("name", ["history.jsonl", "checkpoints", "fit.json"])
+def test_a_run_with_a_pipe_in_it_is_refused_before_any_work(tmp_path, name):
+    with open_run(tmp_path / "run", {}, "data", resume=False):
+        pass
+    os.mkfifo(tmp_path / "run" / name)
+    with pytest.raises(DataError, match="a device or pipe"), open_run(tmp_path / "run", {}, "data", resume=True):
+        pass

@@ -22,8 +22,7 @@ from irleed.data.transitions import Transitions, stack
 from irleed.envs.jax import CartPole
 from irleed.errors import ConfigError, DataError
 from irleed.fit.networks import fit_networks
-from irleed.rollout import DeviceBackend, HostBackend
-from irleed.rollout import host as backends
+from irleed.rollout import DeviceBackend, HostBackend, backends
 from irleed.runs import logging as logs
 from irleed.runs.checkpoint import Checkpointer, Stopped, handled
 from irleed.runs.directory import RUN, fingerprint, open_run

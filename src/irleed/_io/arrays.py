@@ -88,6 +88,8 @@ class Layout:
     required: tuple[str, ...]
     optional: tuple[str, ...]
     writer: str  # the function that writes such files, for messages
+    counted: str = ""  # an entry of one byte for each item ...
+    per_item: Mapping[str, int] = dataclasses.field(default_factory=dict)  # ... for which others have so many at most
 
 
 def read_npz(
@@ -174,6 +176,10 @@ def _read(
     known = HEAD + layout.required + layout.optional
     if not set(layout.required) <= set(found) <= set(known) or len(set(found)) < len(found):
         _foreign(found, layout, where)
+    for name, most in layout.per_item.items():  # else a large file could have a bomb in a column
+        if size.get(name, 0) > most * size[layout.counted] + SMALL:
+            got, expected = f"{size[name]:,} bytes", f"at most {most:,} for each in {layout.counted}"
+            _refuse(f"{where}, {name}", got, expected, f"write it again with `{layout.writer}`")
     wanted = [name for name in known if name in found and name not in (*HEAD, *without)]
     for name in wanted:
         budget.take(f"{where}, {name}", size[name])

@@ -41,7 +41,12 @@ def temporary(path: Path) -> Path:
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A temporary name to write a file or a folder under; it becomes `path` at the end, or is removed on any error."""
+    """A temporary name to write a file or a folder under; it becomes `path` at the end, or is removed on any error.
+
+    A device or pipe is not replaced: those of a system, such as /dev/null, are everyone's.
+    """
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise OSError(errno.EINVAL, "a device or pipe", os.fspath(path))
     part = temporary(path)
     try:
         yield part

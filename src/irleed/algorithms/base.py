@@ -23,11 +23,13 @@ from irleed.envs.step import Actions
 from irleed.errors import ConfigError
 from irleed.model.demonstrators import Description
 from irleed.policies.actor import Actor
+from irleed.policies.ensemble import MOST_LAYERS
 
 ActionKind = Literal["discrete", "continuous"]
+MOST_WHOLE, WIDEST = (1 << 31) - 1, 1 << 16  # of whole numbers, and of the units of a layer
 # What settings of these names can be, in all algorithms; others may be 0 or more.
 RANGES: dict[str, tuple[float, float]] = {
-    **dict.fromkeys(("steps", "batch_size", "num_envs", "gradient_steps", "buffer_size", "embedding"), (1, math.inf)),
+    **dict.fromkeys(("steps", "batch_size", "num_envs", "gradient_steps", "buffer_size", "embedding"), (1, MOST_WHOLE)),
     **dict.fromkeys(("discount", "tau", "replay_fraction", "exploration"), (0, 1)),
     "temperature": (1e-30, math.inf),
     **dict.fromkeys(("target_entropy", "held_log_precision"), (-math.inf, math.inf)),
@@ -103,9 +105,14 @@ def _check_setting(where: str, field: dataclasses.Field, value: Any) -> None:
             expected = " or ".join(map(repr, get_args(field.type)))
             raise ConfigError(where, got=repr(value), expected=expected, remedy="choose one of them")
     elif isinstance(value, tuple | int | float | np.ndarray | jax.Array) and not isinstance(value, Tracer):
-        low, high = (1, math.inf) if isinstance(value, tuple) else RANGES.get(field.name, (0, math.inf))
+        largest = MOST_WHOLE if isinstance(value, int) else math.inf
+        low, high = (1, WIDEST) if isinstance(value, tuple) else RANGES.get(field.name, (0, largest))
+        if isinstance(value, tuple) and len(value) >= MOST_LAYERS:
+            expected = f"at most {MOST_LAYERS - 1} layers"
+            raise ConfigError(where, got=f"{len(value)} layers", expected=expected, remedy="choose fewer")
         if not np.all((low <= np.asarray(value)) & (np.asarray(value) <= high)):  # NaN is refused too
-            expected = f"{low:g} or more" if high == math.inf else f"{low:g} to {high:g}"
+            small = high >= WIDEST and not np.all(low <= np.asarray(value))
+            expected = f"{low:g} or more" if small else f"{low:g} to {high:g}"
             raise ConfigError(where, got=value, expected=expected, remedy="choose another value")
 
 

@@ -1,10 +1,10 @@
-r"""Weights for what is trained next: of demonstrators, and of their episodes.
+r"""`irleed.curate`: weights of episodes, for training other policies on the same data.
 
-Where demonstrators are judged by the others, an episode weighs $\max(k_e, 0)^2$, $k_e$ being the skill in it: 1 is what
-the others would do, 0 as good as random actions. Skill has no units, is relative to what the situations allow, and is
-drawn towards the demonstrator's where an episode is short.
+Where skill is estimated, an episode weighs $\max(k_e, 0)^2$, $k_e$ being the skill in it: 1 is what the others would
+do, 0 as good as random actions. Skill has no units, is relative to what the situations allow, and is shrunk towards the
+demonstrator's where an episode is short.
 
-Other fits have no skill. There, an episode of demonstrator $i$ weighs $\frac{\beta_i}{1 + b_i^2}\,e^{\ell - \bar\ell}$:
+Other fits have no skill: an episode of demonstrator $i$ weighs $\frac{\beta_i}{1 + b_i^2}\,e^{\ell - \bar\ell}$:
 the precision of its demonstrator times the share of their values that is not bias, $b_i$ being the size of the bias
 relative to the shared values; and how probable its actions are under the shared policy, $\ell$ being their mean log
 probability and $\bar\ell$ that of all transitions.
@@ -32,17 +32,17 @@ from irleed.data.formats import imitation, lerobot, minari, robomimic
 from irleed.data.lazy import CHUNK
 from irleed.errors import ConfigError, DataError, SpaceError
 from irleed.fit.result import Fit
-from irleed.policies.base import Policy
+from irleed.policies import Policy
 from irleed.runs.directory import ANSWER, fingerprint, refuse
 from irleed.runs.reader import read_fit
 
 KEEP, DROP = "irleed_keep", "irleed_drop"  # masks in a robomimic file
-FEWEST_SHARE, FEWEST = 0.1, 10  # effective episodes: weights that have fewer than both are refused
-MANY = 20  # episodes, of which a few are too few
+FEWEST_SHARE, FEWEST = 0.1, 10  # effective episodes: weights with fewer than both are refused
+MANY = 20  # episodes from which on this is checked
 
 
 class Assessment(eqx.Module):
-    """What a fit says of the demonstrators, by which their episodes are weighed."""
+    """A fit's estimates, from which weights of episodes are computed."""
 
     policy: Policy
     names: tuple[str, ...] = eqx.field(static=True)
@@ -55,17 +55,16 @@ class Assessment(eqx.Module):
 
     @classmethod
     def of(cls, run: Fit | str | Path, expansion: float = EXPANSION) -> "Assessment":
-        """From a fit, or from the folder of one; anything else is refused in one line.
+        """From a fit, or from the folder of one.
 
-        The data of a folder are to be read with this `expansion`: a run, which may be somebody's, does not raise the
-        limit of memory.
+        The data of a folder are read with this `expansion`, not the run's: a foreign run must not raise the limit of
+        memory.
         """
         if isinstance(run, Fit):
-            found, data = run.expertise, run.origin.data
-            reading = ReadOptions(**run.origin.given["reading"])
-            judged = np.asarray(found.precision), np.nan_to_num(np.asarray(found.bias))
-            skill = None if found.skill is None else np.asarray(found.skill, float)
-            return cls(run.policy, found.names, *judged, reading, fingerprint(data), skill, run.episode_skill)
+            found, reading = run.expertise, ReadOptions(**run.origin.given["reading"])
+            precision, bias = np.asarray(found.precision), np.nan_to_num(np.asarray(found.bias))
+            skill, data = None if found.skill is None else np.asarray(found.skill, float), fingerprint(run.origin.data)
+            return cls(run.policy, found.names, precision, bias, reading, data, skill, run.episode_skill)
         kept = read_fit(Path(run), "make one with `irleed fit DATA --out FOLDER`")
         names = tuple(person.name for person in kept.people)
         precision = np.array([person.precision.value for person in kept.people], float)
@@ -81,7 +80,7 @@ class Assessment(eqx.Module):
 
 
 class Curation(eqx.Module):
-    """A judgement on every episode, with what it comes from."""
+    """The weight of every episode, and the estimates it is computed from."""
 
     names: tuple[str, ...] = eqx.field(static=True)
     owner: Int[np.ndarray, " E"]
@@ -101,7 +100,7 @@ class Curation(eqx.Module):
         return effective_size(self.weight)
 
     def rows(self) -> list[dict[str, Any]]:
-        """One plain dictionary an episode."""
+        """A dictionary for each episode."""
         average = float(np.average(self.log_likelihood, weights=self.steps))
         return [
             {
@@ -144,7 +143,7 @@ def curate(
     expansion: float = EXPANSION,
     allow_few: bool = False,
 ) -> Curation:
-    """Weigh episodes by what a fit says of them, and write weights or a filtered copy; the source stays as it is.
+    """Weigh episodes by a fit's estimates, and write weights or a filtered copy; the source is not changed.
 
     **Arguments:**
 
@@ -165,26 +164,22 @@ def curate(
     source = None if isinstance(data, Demonstrations) else Path(data)
     found = dataclasses.replace(found, episode_names=_names(source, known.reading))
     if frames is not None:
-        _write_frames(source, Path(frames), found, known.reading)
+        if source is None or not lerobot.FORMAT.recognises(source):
+            got, expected = "other data" if source else "data in memory", "a LeRobot folder, whose frames have an index"
+            raise ConfigError(f"--frames {frames}", got=got, expected=expected, remedy="leave --frames out")
+        lerobot.write_frame_weights(Path(frames), source, found.weight, known.reading)
     if out is not None:
         _write(source, Path(out), loaded, found)
     return found
 
 
 def _names(source: Path | None, reading: ReadOptions) -> tuple[str, ...] | None:
-    """What a file calls its episodes, where its format has names for them."""
+    """Names of the episodes in the source, where its format has any."""
     if source is not None and robomimic.FORMAT.recognises(source):
         return robomimic.demo_names(source)
     if source is not None and lerobot.FORMAT.recognises(source):
         return lerobot.episode_names(source, reading)
     return None
-
-
-def _write_frames(source: Path | None, out: Path, found: Curation, reading: ReadOptions) -> None:
-    if source is None or not lerobot.FORMAT.recognises(source):
-        got, expected = "other data" if source else "data in memory", "a LeRobot folder, whose frames have an index"
-        raise ConfigError(f"--frames {out}", got=got, expected=expected, remedy="leave --frames out")
-    lerobot.write_frame_weights(out, source, found.weight, reading)
 
 
 def weigh(
@@ -197,9 +192,9 @@ def weigh(
 ) -> Curation:
     """Weigh the episodes, and keep those of most weight until they have this share of all transitions.
 
-    Data that the run was not fitted to are refused, unless `other_data` says that they are meant: new episodes of the
-    same demonstrators, which weigh by the skill of these. Weights whose effective sample size is below 10 % of the
-    episodes and below 10 are refused, of 20 episodes or more, unless `allow_few`.
+    Data that the run was not fitted to are refused unless `other_data`: they are new episodes of the same
+    demonstrators, weighed by these. Of 20 episodes or more, weights whose effective sample size is below 10 % of the
+    episodes and below 10 are refused unless `allow_few`.
     """
     if not 0 < share <= 1:
         raise ConfigError("--share", got=share, expected="above 0, at most 1", remedy="choose another")
@@ -215,11 +210,14 @@ def weigh(
     place = [run.names.index(name) for name in data.names]
     precision, bias = run.precision[place], run.bias[place]
     skill = None if run.skill is None else run.skill[place]
-    episode_skill = run.episode_skill if found == run.fingerprint else None
+    episode_skill = run.episode_skill if found is not None and found == run.fingerprint else None
+    if episode_skill is not None and len(episode_skill) != data.episodes:
+        got, expected = f"skill in {len(episode_skill)} episodes", f"in {data.episodes}, those of the data"
+        refuse(f"the run, {ANSWER}", got, expected, "fit again")
     steps, owner = np.asarray(data.length), np.asarray(data.owner)
     likely = np.add.reduceat(_log_likelihood(run.policy, data), data.start) / steps
     if skill is None:
-        with np.errstate(all="ignore"):  # numbers that are too large for this are refused below
+        with np.errstate(all="ignore"):  # overflow is refused below
             score = np.log(precision / (1 + bias**2))[owner] + likely
         _check_finite(score)
         weight = np.exp(score - score.max())
@@ -237,7 +235,7 @@ def weigh(
 
 
 def _check_finite(score: Float[np.ndarray, " E"]) -> None:
-    """Episodes whose score is no number have no place in an order."""
+    """Refuse scores that are not finite."""
     if not np.isfinite(score).all():
         episode = int(np.argmin(np.isfinite(score)))
         got, remedy = f"a score of {score[episode]}", "fit again: policy or expertise are out of all bounds"
@@ -245,12 +243,12 @@ def _check_finite(score: Float[np.ndarray, " E"]) -> None:
 
 
 def effective_size(weight: Float[np.ndarray, " E"]) -> float:
-    r"""$(\sum w)^2 / \sum w^2$, the number of equal weights that would estimate a mean as well."""
+    r"""The effective sample size $(\sum w)^2 / \sum w^2$: the number of equal weights with the same variance."""
     return float(weight.sum() ** 2 / max((weight**2).sum(), 1e-300))
 
 
 def _check_size(weight: Float[np.ndarray, " E"], allow_few: bool) -> None:
-    """Refuse weights that rest on next to no episodes."""
+    """Refuse weights with too small an effective sample size."""
     if not (weight > 0).any():
         remedy = "do not weigh by this fit: by the others' values, nobody acts better than at random"
         raise DataError("weights", got="skill of 0 or less in every episode", expected="some above 0", remedy=remedy)
@@ -263,7 +261,7 @@ def _check_size(weight: Float[np.ndarray, " E"], allow_few: bool) -> None:
 
 
 def _log_likelihood(policy: Policy, data: Demonstrations) -> Float[np.ndarray, " N"]:
-    """Of every action under the shared policy, in parts, as data may be too large for memory."""
+    """Log likelihoods of all actions under the shared policy, in batches, as data may be too large for memory."""
     row, action = np.asarray(data.row), np.asarray(data.action)
     step = max(1, CHUNK // (4 * math.prod(data.obs.shape[1:])))
     parts = [slice(n, n + step) for n in range(0, len(row), step)]
@@ -271,20 +269,14 @@ def _log_likelihood(policy: Policy, data: Demonstrations) -> Float[np.ndarray, "
 
 
 def _write(source: Path | None, out: Path, data: Demonstrations, found: Curation) -> None:
-    """By the ending of the name; nothing that is there is written over."""
-    if out.exists():
+    """Write in the format of the file name's suffix; existing files are not overwritten."""
+    if os.path.lexists(out):
         raise ConfigError(f"--out {out}", got="what exists", expected="a new name", remedy="choose another")
-    if not out.parent.is_dir():
+    if not os.path.isdir(out.parent):
         got, remedy = f"no folder {out.parent}", "make it first"
         raise ConfigError(f"--out {out}", got=got, expected="a folder that exists", remedy=remedy)
-    writers: dict[str, Callable[[Path | None, Path, Demonstrations, Curation], None]] = {
-        ".csv": _csv,
-        ".parquet": _parquet,
-        ".npz": _npz,
-        ".hdf5": _masks,
-        ".h5": _masks,
-        "": _folder,
-    }
+    writers: dict[str, Callable[[Path | None, Path, Demonstrations, Curation], None]]
+    writers = {".csv": _csv, ".parquet": _parquet, ".npz": _npz, ".hdf5": _masks, ".h5": _masks, "": _folder}
     if out.suffix not in writers:
         expected = ", ".join(ending or "a folder" for ending in writers)
         raise ConfigError(f"--out {out}", got=out.suffix, expected=expected, remedy="choose one of them")
@@ -296,7 +288,7 @@ def _write(source: Path | None, out: Path, data: Demonstrations, found: Curation
 
 
 def _csv(source: Path | None, out: Path, data: Demonstrations, found: Curation) -> None:
-    """Names that a spreadsheet would take for formulas get an apostrophe; programs join on the episode's number."""
+    """Names that a spreadsheet would take for formulas get an apostrophe."""
     rows = found.rows()
     with beside(out) as binary, open(os.dup(binary.fileno()), "w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, rows[0])
@@ -313,7 +305,7 @@ def _parquet(source: Path | None, out: Path, data: Demonstrations, found: Curati
 
 
 def _npz(source: Path | None, out: Path, data: Demonstrations, found: Curation) -> None:
-    save(_kept(data, found), out)
+    save(data.take(np.flatnonzero(found.keep)), out)
 
 
 def _masks(source: Path | None, out: Path, data: Demonstrations, found: Curation) -> None:
@@ -330,8 +322,4 @@ def _folder(source: Path | None, out: Path, data: Demonstrations, found: Curatio
     if source is not None and minari.FORMAT.recognises(source):
         minari.write(source, out, np.flatnonzero(found.keep).tolist())
     else:
-        imitation.write(_kept(data, found), out)
-
-
-def _kept(data: Demonstrations, found: Curation) -> Demonstrations:
-    return data.take(np.flatnonzero(found.keep))
+        imitation.write(data.take(np.flatnonzero(found.keep)), out)

@@ -1,8 +1,8 @@
 r"""Where demonstrators depart most from the shared policy.
 
-How far an action $a$ departs in a situation $s$ is its surprise beyond what is usual there,
-$-\log \pi(a \mid s) - H(\pi(\cdot \mid s))$: on average 0 for someone who acts by the shared policy $\pi$, positive
-where they do what it would hardly do.
+The departure of an action $a$ in a situation $s$ is its surprise minus the entropy of the shared policy $\pi$ there,
+$-\log \pi(a \mid s) - H(\pi(\cdot \mid s))$: 0 on average for someone who acts by $\pi$, positive for actions that are
+improbable under it.
 """
 
 from pathlib import Path
@@ -13,19 +13,18 @@ import numpy as np
 from irleed._io.files import write_json
 from irleed._typing import Float, Int, Shaped
 from irleed.data import Demonstrations, summarise
-from irleed.policies.base import Policy
-from irleed.policies.ensemble import EnsemblePolicy
+from irleed.policies import EnsemblePolicy, Policy
 from irleed.report.markup import data_uri
-from irleed.rollout.evaluation import demonstrated
+from irleed.rollout import demonstrated
 
 VERSION = 1
-MOST_LOOKED_AT = 20_000  # transitions, as many of each demonstrator; of images, more would take long
+MOST_LOOKED_AT = 20_000  # transitions, as many of each demonstrator: images take long
 BATCH = 2_000
 MOST_POINTS = 600  # of the projection
-MOST_PEOPLE = 12  # whose situations are listed: those who depart most
+MOST_PEOPLE = 12  # demonstrators whose situations are listed
 TOP, APART = 4, 10  # situations of each, and how many steps they are apart at least in one episode
 LONGEST_SIDE = 96  # pixels of a frame
-MOST_NUMBERS = 8  # of an observation that is listed as such
+MOST_NUMBERS = 8  # of an observation that is listed
 
 
 def write(folder: Path, data: Demonstrations, policy: Policy) -> None:
@@ -38,7 +37,7 @@ def write(folder: Path, data: Demonstrations, policy: Policy) -> None:
 
 
 def departures(data: Demonstrations, policy: EnsemblePolicy, seed: int = 0) -> dict[str, Any]:
-    """A projection of what was seen and, for those who depart most, the situations where they do; for JSON."""
+    """A projection of observations, and the situations of largest departure of those who depart most; for JSON."""
     looked_at = _even(np.asarray(data.demonstrator), MOST_LOOKED_AT, seed)
     owner = np.asarray(data.demonstrator)[looked_at]
     score = _log_probabilities(policy, data, looked_at)
@@ -51,27 +50,17 @@ def departures(data: Demonstrations, policy: EnsemblePolicy, seed: int = 0) -> d
     shown = _even(owner, MOST_POINTS, seed)
     places, explained = _projected(data, looked_at[np.concatenate([shown, *tops])])
     points, *marks = np.split(places, np.cumsum([len(shown), *map(len, tops)])[:-1])
-    situations = [
-        [
-            _situation(data, int(looked_at[row]), score[row])
-            | {"departure": float(departure[row]), "place": at.tolist()}
-            for row, at in zip(own, places_of_own, strict=True)
-        ]
-        for own, places_of_own in zip(tops, marks, strict=True)
-    ]
-    return {
-        "format": "irleed-departures",
-        "version": VERSION,
-        "looked_at": len(looked_at),
-        "mean": mean.tolist(),
-        "explained": explained,
-        "points": {
-            "who": owner[shown].tolist(),
-            "place": points.tolist(),
-            "departure": departure[shown].round(3).tolist(),
-        },
-        "people": [{"who": who, "situations": own} for who, own in zip(people, situations, strict=True)],
-    }
+
+    def situation(row: np.integer, place: np.ndarray) -> dict[str, Any]:
+        found = _situation(data, int(looked_at[row]), score[row])
+        return found | {"departure": float(departure[row]), "place": place.tolist()}
+
+    situations = [list(map(situation, own, places_of_own)) for own, places_of_own in zip(tops, marks, strict=True)]
+    head = {"format": "irleed-departures", "version": VERSION, "looked_at": len(looked_at), "mean": mean.tolist()}
+    cloud = {"who": owner[shown].tolist(), "place": points.tolist()}
+    cloud["departure"] = departure[shown].round(3).tolist()
+    listed = [{"who": who, "situations": own} for who, own in zip(people, situations, strict=True)]
+    return {**head, "explained": explained, "points": cloud, "people": listed}
 
 
 def frame(observation: Shaped[np.ndarray, "..."]) -> str | None:
@@ -92,7 +81,7 @@ def frame(observation: Shaped[np.ndarray, "..."]) -> str | None:
 
 
 def _even(owner: Int[np.ndarray, " N"], most: int, seed: int) -> Int[np.ndarray, " M"]:
-    """Rows, in order: all if there are few, else about as many of each demonstrator, drawn at random."""
+    """Rows in order: all if there are few, else about as many of each demonstrator, drawn at random."""
     if len(owner) <= most:
         return np.arange(len(owner))
     order = np.random.default_rng(seed).permutation(len(owner))
@@ -105,7 +94,7 @@ def _even(owner: Int[np.ndarray, " N"], most: int, seed: int) -> Int[np.ndarray,
 def _log_probabilities(
     policy: EnsemblePolicy, data: Demonstrations, chosen: Int[np.ndarray, " M"]
 ) -> Float[np.ndarray, "M A"]:
-    """In batches, as images may be many."""
+    """Log probabilities of all actions, in batches, as images may be many."""
     rows = np.asarray(data.row)[chosen]
     parts = [rows[n : n + BATCH] for n in range(0, len(rows), BATCH)]
     return np.concatenate([policy.log_probabilities(np.asarray(data.obs[part])) for part in parts])
@@ -117,7 +106,7 @@ def _tops(
     departure: Float[np.ndarray, " M"],
     own: Int[np.ndarray, " K"],
 ) -> Int[np.ndarray, " T"]:
-    """Of one demonstrator's rows, those that depart most, no two from the same moment."""
+    """A demonstrator's rows of largest departure, at some distance from each other."""
     found: list[int] = []
     for row in own[np.argsort(-departure[own], kind="stable")].tolist():
         if departure[row] <= 0 or len(found) == TOP:
@@ -130,19 +119,16 @@ def _tops(
 
 
 def _situation(data: Demonstrations, at: int, score: Float[np.ndarray, " A"]) -> dict[str, Any]:
-    """Where, what was seen, what was done, and what the shared policy would rather do."""
+    """A situation: its place, the observation, the action, and the shared policy's most probable one."""
     episode, action, likeliest = int(data.episode[at]), int(data.action[at]), int(score.argmax())
     observation = np.asarray(data.obs[int(data.row[at])])
+    probability, most = (float(np.exp(score[each])) for each in (action, likeliest))
+    few = observation.ndim == 1 and observation.size <= MOST_NUMBERS
     return {
-        "episode": episode,
-        "step": at - int(data.start[episode]),
-        "action": action,
-        "probability": float(np.exp(score[action])),
-        "likeliest": likeliest,
-        "likeliest_probability": float(np.exp(score[likeliest])),
-        "observation": observation.tolist() if observation.ndim == 1 and observation.size <= MOST_NUMBERS else None,
+        "episode": episode, "step": at - int(data.start[episode]), "action": action, "probability": probability,
+        "likeliest": likeliest, "likeliest_probability": most, "observation": observation.tolist() if few else None,
         "frame": frame(observation),
-    }
+    }  # fmt: skip
 
 
 def _projected(data: Demonstrations, rows: Int[np.ndarray, " M"]) -> tuple[Float[np.ndarray, "M 2"], list[float]]:

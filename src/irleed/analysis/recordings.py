@@ -1,8 +1,7 @@
-"""An episode of a learnt policy as moving pictures, where the environment can be looked at.
+"""A recording of an episode of a learned policy, where the environment renders.
 
-It is played anew from a seed, in an environment of Gymnasium that renders, and kept in the run directory: `film.webp`
-moves, `film.png` shows the same for paper and for those who want nothing to move, and `film.json` says what it is or,
-in one line, why there is none.
+The run directory has `film.webp` (animated), `film.png` (a few still frames) and `film.json`, which describes them or
+has the reason why there are none.
 """
 
 import contextlib
@@ -21,21 +20,21 @@ from PIL import Image
 from irleed._io.files import beside, write_json
 from irleed.envs.engines import gymnasium_lanes, one_line
 from irleed.envs.host import MODES, HostEnv
-from irleed.policies.base import Policy
+from irleed.policies import Policy
 
 VERSION = 1
 LONGEST = 10_000  # steps of an episode that does not end
-MOST_FRAMES, MILLISECONDS = 80, 60  # that are kept, and how long each is shown
-LONGEST_SIDE, STRIP, GAP = 240, 4, 4  # pixels of a frame; how many the still picture has, and pixels between them
-QUALITIES, MOST_BYTES = (75, 50, 25), 500_000  # of the film: the first that is small enough
+MOST_FRAMES, MILLISECONDS = 80, 60  # of the film, and the duration of each
+LONGEST_SIDE, STRIP, GAP = 240, 4, 4  # pixels of a frame; frames of the still picture, and pixels between them
+QUALITIES, MOST_BYTES = (75, 50, 25), 500_000  # of the film: the first quality that is small enough is used
 LONGEST_REASON = 300
-# What draws where there is no screen; or MuJoCo and pygame look for one first, and complain.
+# Renderers for machines without a screen, for which MuJoCo and pygame would look.
 NO_SCREEN = {"MUJOCO_GL": "egl", "SDL_VIDEODRIVER": "dummy", "SDL_AUDIODRIVER": "dummy"}
 
 
 @dataclass(frozen=True)
 class Film:
-    """Frames of an episode, one of every so many steps and the last, and what the episode was."""
+    """Frames of an episode, one in `every` steps and the last, with its length and return."""
 
     frames: list[Image.Image]
     every: int
@@ -44,23 +43,23 @@ class Film:
 
 
 def write(folder: Path, env_id: str, policy: Policy, seed: int) -> None:
-    """Play an episode by the greedy actions, and keep it in a run directory; if that cannot be, keep why."""
+    """Record an episode by greedy actions in a run directory; or the reason why that failed."""
     head = {"format": "irleed-film", "version": VERSION, "env": env_id, "seed": seed}
     try:
         film = played(env_id, policy, seed)
         moving, still = animated(film.frames), strip(film.frames)
-    except Exception as error:  # what renders is the environment's own code: it may raise anything
+    except Exception as error:  # rendering is the environment's own code: it may raise anything
         write_json(folder / "film.json", head | {"reason": one_line(error)[:LONGEST_REASON]})
         return
     for name, content in (("film.webp", moving), ("film.png", still)):
         with beside(folder / name) as file:
             file.write(content)
-    told = {"frames": len(film.frames), "every": film.every, "steps": film.steps, "return": film.total}
-    write_json(folder / "film.json", head | told)
+    facts = {"frames": len(film.frames), "every": film.every, "steps": film.steps, "return": film.total}
+    write_json(folder / "film.json", head | facts)
 
 
 def played(env_id: str, policy: Policy, seed: int) -> Film:
-    """An episode from its start to its end; once for its length, and once more to look at as much of it as is kept."""
+    """A whole episode, played once for its length, and again to render the frames that are kept."""
     with _stage(env_id, seed) as (env, engine):
         length = sum(1 for _ in _rewards(env, policy))
         every = -(-length // (MOST_FRAMES - 1))
@@ -74,9 +73,9 @@ def played(env_id: str, policy: Policy, seed: int) -> Film:
 
 
 def _rewards(env: HostEnv, policy: Policy) -> Iterator[float]:
-    """What each step of an episode gives, in the first lane, as it is taken."""
+    """Play an episode in the first lane, and yield the rewards."""
     for _ in range(LONGEST):
-        # A finite MDP's states are their numbers; lanes show them as a one in so many places.
+        # Lanes show states of a finite MDP as one-hot vectors; its policies take their numbers.
         seen = env.obs if policy.observation_shape else env.obs.argmax(-1)
         now = env.step(np.asarray(policy.predict(seen, deterministic=True)[0]))
         yield float(now.reward[0])
@@ -85,7 +84,7 @@ def _rewards(env: HostEnv, policy: Policy) -> Iterator[float]:
 
 
 def animated(frames: list[Image.Image]) -> bytes:
-    """As WebP, over and over."""
+    """An animated WebP image that repeats."""
     for quality in QUALITIES:
         stream = io.BytesIO()
         settings = {"duration": MILLISECONDS, "loop": 0, "quality": quality, "method": 4}
@@ -108,13 +107,13 @@ def strip(frames: list[Image.Image]) -> bytes:
 
 @contextlib.contextmanager
 def _stage(env_id: str, seed: int) -> Iterator[tuple[HostEnv, Any]]:
-    """One lane, and what can be looked at; an episode that ends stays there until the next step."""
-    os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")  # or it greets on standard output
+    """One lane and its rendering engine; an episode that ends stays there until the next step."""
+    os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")  # which goes to standard output
     if sys.platform == "linux" and not {"DISPLAY", "WAYLAND_DISPLAY"} & set(os.environ):
         for name, value in NO_SCREEN.items():
             os.environ.setdefault(name, value)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of what draws: nothing that the user of a fit can do about
+        warnings.simplefilter("ignore")  # from renderers, about which users of a fit can do nothing
         engine = gymnasium_lanes(env_id, 1, MODES["next_step"], {"render_mode": "rgb_array"})
         try:
             yield HostEnv(engine, env_id, 1, same_step=False, seed=seed), engine
@@ -123,7 +122,7 @@ def _stage(env_id: str, seed: int) -> Iterator[tuple[HostEnv, Any]]:
 
 
 def _frame(engine: Any) -> Image.Image:
-    """What there is to be seen, made small."""
+    """The rendered frame, made small."""
     frame = Image.fromarray(np.asarray(engine.render()[0]))
     frame.thumbnail((LONGEST_SIDE, LONGEST_SIDE))
     return frame.convert("RGB")

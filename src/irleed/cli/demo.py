@@ -1,7 +1,6 @@
-"""The command `irleed demo`: what four uneven demonstrators of CartPole teach, or five in a gridworld.
+"""The command `irleed demo`: every method on data of four uneven demonstrators of CartPole, or IRLEED in a gridworld.
 
-The data of CartPole come with the package: `docs/getting-started.md` says how they were made, and a test makes them
-again.
+The CartPole data come with the package: `docs/getting-started.md` says how they were made, and a test reproduces them.
 """
 
 import json
@@ -12,7 +11,6 @@ from typing import Any, cast
 
 import jax
 import numpy as np
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -22,7 +20,7 @@ from irleed._io.files import writing
 from irleed._io.text import cell, say, shell
 from irleed.algorithms.tabular.planning import Averaged
 from irleed.algorithms.tabular.visitation import expected_return
-from irleed.cli.fit import compared, highest
+from irleed.cli.runs import compared, highest, text_table
 from irleed.data import Demonstrations, load, save
 from irleed.envs.jax import CartPole
 from irleed.envs.mdp import Gridworld, paper_gridworld, save_mdp
@@ -32,17 +30,16 @@ from irleed.fit.networks import MEMBERS
 from irleed.fit.options import OFFLINE, MethodName
 from irleed.fit.result import Fit
 from irleed.model.expertise import Expertise, with_interval
-from irleed.policies.tabular import TabularPolicy
-from irleed.report import compare, figures
-from irleed.report.page import report
-from irleed.rollout.evaluation import ReturnEstimate
+from irleed.policies import TabularPolicy
+from irleed.report import figures, report
+from irleed.rollout import ReturnEstimate
 from irleed.runs.directory import REPORT, occupied, prepare
 from irleed.runs.logging import progress_bar
-from irleed.simulation.mdp import Truth, simulate
+from irleed.runs.results import METHODS
+from irleed.simulation import simulate
 
 STEPS = 4_000  # a fifth of the usual, chosen for the time it takes alone
 BUNDLED, DATA = "cartpole", "demonstrations.npz"
-METHODS = {method: compare.METHODS[method] for method in OFFLINE}
 ENDS: dict[str, Ends] = {"irleed": "failure", "iq": "failure"}  # the others have no such setting
 HORIZON = 100  # steps of an episode in the gridworld
 
@@ -59,7 +56,7 @@ class Demo:
     """Five demonstrators in a gridworld instead, where the reward itself is learnt."""
 
     def run(self, console: Console) -> None:
-        """One story or the other."""
+        """Run the demonstration that was chosen."""
         with occupied(self.out):
             if self.gridworld:
                 in_gridworld(self.out, 4 if self.seed is None else self.seed, console)
@@ -68,7 +65,7 @@ class Demo:
 
 
 def cartpole(out: Path, seed: int, console: Console, *, members: int = MEMBERS, steps: int = STEPS) -> None:
-    """Fit every method to the bundled data, evaluate the policies, compare, and write it all down."""
+    """Fit every method to the bundled data, evaluate and compare the policies, and write the report."""
     folder = prepare(out)
     data, truth = bundled()
     with writing(folder):
@@ -79,26 +76,25 @@ def cartpole(out: Path, seed: int, console: Console, *, members: int = MEMBERS, 
         "how good each of them is, is not in the data. Early termination, a fallen pole, counts as failure for IRLEED",
         "and IQ-Learn (--ends failure); ILEED and cloning have no such setting. No method learns from the rewards.",
     )
-    found = {method: fitted(folder, method, seed, members, steps) for method in METHODS}
-    earned = found["irleed"].returns[2:]
-    console.print(_expertise(found["irleed"].expertise, truth, earned))
-    say(console, *held(found["irleed"].expertise, truth["precision"]))
+    found = {method: fitted(folder, method, seed, members, steps) for method in OFFLINE}
+    console.print(_expertise(found["irleed"].expertise, truth, found["irleed"].returns[2:]))
+    say(console, *against_truth(found["irleed"].expertise, truth["precision"]))
     rows = compared(found)
     console.print(_comparison(rows))
     say(console, highest(rows))
-    report([folder / method for method in METHODS], folder / REPORT)
+    report([folder / method for method in OFFLINE], folder / REPORT)
     say(console, *_next(folder))
 
 
 def bundled() -> tuple[Demonstrations, dict[str, Any]]:
-    """The demonstrations that come with the package, and the true skill of those who made them."""
+    """The demonstrations that come with the package, and the true skill of their demonstrators."""
     own = files("irleed") / "data" / "bundled"
     with as_file(own / f"{BUNDLED}.npz") as path:
         return load(path), json.loads((own / f"{BUNDLED}.truth.json").read_text(encoding="utf-8"))
 
 
 def fitted(folder: Path, method: str, seed: int, members: int, steps: int) -> Fit:
-    """One method's run, learnt from the data alone and evaluated in CartPole; resumed if the folder has it already."""
+    """One method's run, learned offline and evaluated in CartPole; resumed if the folder has it already."""
     aside, title = Console(stderr=True), METHODS[method]
     settings = {"ends": ENDS.get(method, "neutral"), "members": members, "steps": steps, "seed": seed}
     settings |= {"env": CartPole(), "online": False, "out": folder / method, "resume": True}
@@ -110,63 +106,52 @@ def fitted(folder: Path, method: str, seed: int, members: int, steps: int) -> Fi
     return found
 
 
-def in_gauge(precision: list[float]) -> np.ndarray:
-    """True precisions in the unit of the estimated ones: their geometric mean is 1."""
+def to_gauge(precision: list[float]) -> np.ndarray:
+    """True precisions in the gauge of the estimates: their geometric mean is 1."""
     return np.asarray(precision) / np.exp(np.mean(np.log(precision)))
 
 
-def _expertise(expertise: Expertise, truth: dict[str, Any], earned: tuple[ReturnEstimate, ...]) -> Table:
-    """IRLEED's estimates in the order of the ranking, beside the truth."""
+def _expertise(expertise: Expertise, truth: dict[str, Any], returns: tuple[ReturnEstimate, ...]) -> Table:
+    """IRLEED's estimates in the order of the ranking, and the true values."""
     caption = "90 % intervals; precision 1 is the average; true bias: its scale"
     caption += "\nskill 1 is what the others would do, 0 as good as random" if expertise.skill is not None else ""
     skill = expertise.skill_and_ends
     headings = ("demonstrator", "precision", "true\nprecision", "bias", "true\nbias", "mean\nreturn")
     if skill is not None:  # in 80 columns
         headings = ("demonstrator", "skill", "precision", "true", "bias", "true", "return")
-    table = _table("Each demonstrator's skill, by IRLEED", caption, headings)
-    true = in_gauge(truth["precision"])
+    table = text_table(headings, title="Each demonstrator's skill, by IRLEED", caption=caption, padding=(0, 1, 0, 0))
+    true = to_gauge(truth["precision"])
     for name in expertise.ranking:
         i = expertise.names.index(name)
-        table.add_row(
-            cell(name),
-            *(() if skill is None else (with_interval(*(each[i] for each in skill)),)),
-            with_interval(expertise.precision[i], expertise.precision_low[i], expertise.precision_high[i]),
-            f"{true[i]:.2f}",
-            with_interval(expertise.bias[i], expertise.bias_low[i], expertise.bias_high[i])
-            if skill is None
-            else f"{expertise.bias[i]:.2f}",
-            f"{truth['bias_scale'][i]:.0f}",
-            f"{earned[i].mean:.0f}",
-        )
+        precision = with_interval(expertise.precision[i], expertise.precision_low[i], expertise.precision_high[i])
+        bias = with_interval(expertise.bias[i], expertise.bias_low[i], expertise.bias_high[i])
+        known = [precision, f"{true[i]:.2f}", bias]
+        if skill is not None:
+            known = [with_interval(*(each[i] for each in skill)), *known[:2], f"{expertise.bias[i]:.2f}"]
+        table.add_row(cell(name), *known, f"{truth['bias_scale'][i]:.0f}", f"{returns[i].mean:.0f}")
     return table
 
 
-def held(expertise: Expertise, precision: list[float]) -> tuple[str, str]:
-    """Whether the order of precision and its intervals are right."""
-    true = in_gauge(precision)
+def against_truth(expertise: Expertise, precision: list[float]) -> tuple[str, str]:
+    """Whether the order of precisions and their intervals agree with the truth."""
+    true = to_gauge(precision)
     order = ", ".join(expertise.names[i] for i in np.argsort(-true, kind="stable"))
     inside = int(np.sum((expertise.precision_low <= true) & (true <= expertise.precision_high)))
     found = [expertise.names[i] for i in np.argsort(-np.asarray(expertise.precision), kind="stable")]
-    said = "that found here" if order == ", ".join(found) else "not that found here"
+    verdict = "that found here" if order == ", ".join(found) else "not that found here"
     return (
-        f"The true order of precision is {order}: {said}. {inside} of {len(true)} intervals hold the true value:",
+        f"The true order of precision is {order}: {verdict}. {inside} of {len(true)} intervals hold the true value:",
         "they say how much data and training vary, not how far training falls short.",
     )
 
 
 def _comparison(rows: tuple[ReturnEstimate, ...]) -> Table:
     caption = "90 % intervals; policies by greedy actions"
-    table = _table("Return: steps that the pole stays up", caption, ("who", "episodes", "return"))
+    style = {"title": "Return: steps that the pole stays up", "caption": caption, "padding": (0, 1, 0, 0)}
+    table = text_table(("who", "episodes", "return"), **style)
     for row in rows:
         interval = "" if np.isnan(row.low) else f" [{row.low:.0f}, {row.high:.0f}]"
         table.add_row(cell(row.who), str(row.episodes), Text(f"{row.mean:.0f}{interval}"))
-    return table
-
-
-def _table(title: str, caption: str, headings: tuple[str, ...]) -> Table:
-    table = Table(title=title, caption=caption, box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-    for number, heading in enumerate(headings):
-        table.add_column(heading, justify="right" if number else "left", no_wrap=True)
     return table
 
 
@@ -182,7 +167,7 @@ def _next(folder: Path) -> tuple[str, ...]:
 
 
 def in_gridworld(out: Path, seed: int, console: Console) -> None:
-    """Simulate, fit IRLEED and maximum-entropy IRL, compare; data, MDP and figures are in the folder afterwards."""
+    """Simulate, fit IRLEED and maximum-entropy IRL, and compare; writes data, MDP and figures to the folder."""
     folder = prepare(out)
     world = paper_gridworld()
     console.print(
@@ -203,10 +188,11 @@ def in_gridworld(out: Path, seed: int, console: Console) -> None:
             found[name] = fit(data, world.mdp, algorithm=method, **settings, progress=callback)
     expertise = found["IRLEED"].expertise
     console.print(expertise.table())
-    console.print(_truth(data.names, truth, expertise.ranking))
+    order = ", ".join(data.names[i] for i in np.argsort(-truth.precision))
+    console.print(f"true order of precision: {order}\n     estimated order: {', '.join(expertise.ranking)}")
     returns = {name: exact_return(world, each.policy) for name, each in found.items()}
-    earned = np.asarray(data.returns())
-    console.print(_earned(np.array([earned[data.owner == i].mean() for i in range(5)]), returns))
+    own = np.asarray(data.returns())
+    console.print(_returns(np.array([own[data.owner == i].mean() for i in range(5)]), returns))
     maps = {
         "true reward": np.asarray(world.mdp.reward),
         "demonstrations": np.bincount(np.asarray(data.obs), minlength=world.mdp.states).astype(float),
@@ -222,25 +208,16 @@ def in_gridworld(out: Path, seed: int, console: Console) -> None:
 
 @in_double_precision
 def exact_return(world: Gridworld, policy: TabularPolicy) -> float:
-    """The chance of ending in a rewarded corner."""
+    """The probability of ending in a rewarded corner."""
     return float(jax.jit(expected_return, static_argnums=2)(world.mdp, policy.probabilities, HORIZON))
 
 
-def _truth(names: tuple[str, ...], truth: Truth, ranking: tuple[str, ...]) -> str:
-    order = [names[i] for i in np.argsort(-truth.precision)]
-    return f"true order of precision: {', '.join(order)}\n     estimated order: {', '.join(ranking)}"
-
-
-def _earned(demonstrators: np.ndarray, returns: dict[str, float]) -> Table:
+def _returns(demonstrators: np.ndarray, returns: dict[str, float]) -> Table:
     table = Table(title="Return: how often an episode ends in a rewarded corner")
     table.add_column("who")
     table.add_column("return", justify="right")
-    for name, value in (
-        ("worst demonstrator", demonstrators.min()),
-        ("mean demonstrator", demonstrators.mean()),
-        ("best demonstrator", demonstrators.max()),
-        ("policy of maximum-entropy IRL", returns["IRL"]),
-        ("policy of IRLEED", returns["IRLEED"]),
-    ):
-        table.add_row(name, f"{value:.3f}")
+    for which, of in (("worst", np.min), ("mean", np.mean), ("best", np.max)):
+        table.add_row(f"{which} demonstrator", f"{of(demonstrators):.3f}")
+    for method, called in (("IRL", "maximum-entropy IRL"), ("IRLEED", "IRLEED")):
+        table.add_row(f"policy of {called}", f"{returns[method]:.3f}")
     return table

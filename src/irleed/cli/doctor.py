@@ -1,4 +1,4 @@
-"""The command `irleed doctor`: what is installed, and whether what it computes is right."""
+"""The command `irleed doctor`: versions, missing extras, and self-tests of computations."""
 
 import functools
 import json
@@ -21,8 +21,8 @@ from rich.text import Text
 
 from irleed._compute import in_double_precision
 from irleed._io.text import escaped
+from irleed.algorithms import OfflineIrleed
 from irleed.algorithms.base import initial_state, update_on
-from irleed.algorithms.iq import OfflineIrleed
 from irleed.algorithms.tabular.irleed import negative_log_likelihood
 from irleed.algorithms.tabular.planning import Soft
 from irleed.data import Demonstrations, Episode
@@ -31,20 +31,20 @@ from irleed.envs.mdp import FiniteMDP, gridworld
 from irleed.fit.door import fit
 
 NEEDED = ("irleed", "jax", "jaxlib", "equinox", "optax", "numpy", "scipy", "gymnasium", "matplotlib", "safetensors")
-ENOUGH = 0.9  # of situations in which a network has to choose rightly
-TOLERANCE = 1e-6  # of what is computed in double precision
-# Programs that run once and are small: to optimise them would take longer than all else.
+ENOUGH = 0.9  # share of situations in which a network must choose correctly
+TOLERANCE = 1e-6  # of computations in double precision
+# For small programs that run once: optimising them would take longest.
 QUICKLY = {"xla_backend_optimization_level": 0}
 
 
 def examine(thorough: bool = False) -> dict[str, Any]:
-    """Everything, as plain values for JSON; `ok` says whether the self-tests come out right.
+    """All results as plain values for JSON; `ok` says whether all self-tests passed.
 
-    These take about a second. Whole fits, which are compiled for many seconds, are made if it is to be `thorough`.
+    The self-tests take about a second; with `thorough`, whole fits are tested as well, which compile for many seconds.
     """
-    tests = [_tried("likelihood in an MDP", likelihood), _tried("training of a network", training)]
+    tests = [_tested("likelihood in an MDP", likelihood), _tested("training of a network", training)]
     if thorough:
-        tests += [_tried("tabular fit", tabular_fit), _tried("network fit", network_fit)]
+        tests += [_tested("tabular fit", tabular_fit), _tested("network fit", network_fit)]
     return {
         "ok": all(test["ok"] for test in tests),
         "versions": {"python": platform.python_version(), **{name: version(name) for name in NEEDED}},
@@ -57,12 +57,12 @@ def examine(thorough: bool = False) -> dict[str, Any]:
 
 
 def missing(extra: str, package: str = "irleed") -> list[str]:
-    """What is not installed, or not in a version that will do, of an extra of a package."""
-    return sorted({f"{each.name}{each.specifier}" for each in _of_extra(package, extra) if not _there(each)})
+    """Requirements of an extra of a package that are not installed, or not in a supported version."""
+    return sorted({f"{each.name}{each.specifier}" for each in _of_extra(package, extra) if not _installed(each)})
 
 
 def folders() -> dict[str, Path]:
-    """Where things are written on the way: temporary files and, where it is set, what was compiled."""
+    """Folders for temporary files and, where set, for compiled programs."""
     compiled = jax.config.jax_compilation_cache_dir  # pyright: ignore[reportAttributeAccessIssue]
     found = {"temporary files": Path(tempfile.gettempdir())}
     return found | ({"compiled programs": Path(compiled)} if compiled else {})
@@ -70,9 +70,9 @@ def folders() -> dict[str, Path]:
 
 @in_double_precision
 def likelihood() -> str | None:
-    r"""Whether the likelihood of choices between two ends, and its gradient, are what one finds by hand; else what not.
+    r"""Check the likelihood of choices between two terminal states and its gradient; returns an error message.
 
-    Who pursues $u$ goes to the first end with the odds $\exp(\gamma(u_1 - u_2))$.
+    By hand: a demonstrator of rewards $u$ goes to the first with odds $\exp(\gamma(u_1 - u_2))$.
     """
     discount, counts = 0.9, np.zeros((2, 3, 2))
     ends = FiniteMDP.from_transitions(
@@ -89,7 +89,7 @@ def likelihood() -> str | None:
 
 
 def training() -> str | None:
-    """Whether IRLEED, trained for a while, tells who is consistent and chooses as they do; else what came out."""
+    """Check that IRLEED finds the consistent demonstrator and imitates it; returns an error message."""
     data = _choices()
     learner = OfflineIrleed(hidden=(), steps=300, learning_rate=0.05, precision_learning_rate=0.05)
     rows = Transitions.from_demonstrations(data)
@@ -111,7 +111,7 @@ def training() -> str | None:
 
 
 def tabular_fit() -> str | None:
-    """Whether someone who walks to the goal is told from someone who strays, and is imitated; else what came out."""
+    """Check that a fit in an MDP finds the direct demonstrator and imitates it; returns an error message."""
     corridor, random = gridworld(1, 4, goals={3: 1.0}).mdp, np.random.default_rng(0)
     direct = [_walk([0, 0, 0], "direct") for _ in range(8)]
     astray = [_walk(random.integers(0, 4, 12).tolist(), "astray") for _ in range(8)]
@@ -122,7 +122,7 @@ def tabular_fit() -> str | None:
 
 
 def network_fit() -> str | None:
-    """The same with networks, of choices by the sign of a number; else what came out."""
+    """The same of a fit of networks, of choices by the sign of a number."""
     rates: dict[str, Any] = {"learning_rate": 0.02, "precision_learning_rate": 0.02, "bias_learning_rate": None}
     learner = OfflineIrleed(hidden=(8,), steps=200, activation="relu", **rates)
     found = fit(_choices(), algorithm=learner, members=1)
@@ -133,7 +133,7 @@ def network_fit() -> str | None:
 
 
 def _choices() -> Demonstrations:
-    """Of one who always chooses by the sign of a number, and one who does so half of the time."""
+    """Data of a demonstrator who always chooses by the sign of a number, and of one who does so half of the time."""
     random, episodes = np.random.default_rng(0), []
     for n in range(32):
         obs = random.normal(size=(17, 2)).astype(np.float32)
@@ -144,7 +144,7 @@ def _choices() -> Demonstrations:
 
 
 def _walk(actions: list[int], name: str) -> Episode:
-    """Along a corridor of four cells, to the last: 0 is right, 1 left, the others lead nowhere."""
+    """An episode in a corridor of four cells, to the last: 0 is right, 1 left, other actions do not move."""
     places = [0]
     for action in actions:
         places.append(min(max(places[-1] + {0: 1, 1: -1}.get(action, 0), 0), 3))
@@ -153,29 +153,29 @@ def _walk(actions: list[int], name: str) -> Episode:
     return Episode(np.array(places), np.array(actions[: len(places) - 1]), places[-1] == 3, name)
 
 
-def _tried(name: str, test: Callable[[], str | None]) -> dict[str, Any]:
+def _tested(name: str, test: Callable[[], str | None]) -> dict[str, Any]:
     began = time.perf_counter()
     try:
         wrong = test()
-    except Exception as error:  # whatever it is, it is what is to be told
+    except Exception as error:  # any failure is a result of the test
         wrong = f"{type(error).__name__}: {error}"
     seconds = round(time.perf_counter() - began, 1)
     return {"name": name, "ok": wrong is None, "seconds": seconds, "wrong": wrong}
 
 
 def _of_extra(package: str, extra: str) -> Iterator[Requirement]:
-    """What an extra of a package asks for, extras of others included."""
+    """Requirements of an extra of a package, including those of extras of other packages."""
     for line in requires(package) or ():
         each = Requirement(line)
         if each.marker is None or not each.marker.evaluate({"extra": extra}) or each.marker.evaluate({"extra": ""}):
             continue
         if each.name != package:
             yield each
-        for further in each.extras if each.name == package or _there(each) else ():
+        for further in each.extras if each.name == package or _installed(each) else ():
             yield from _of_extra(each.name, further)
 
 
-def _there(requirement: Requirement) -> bool:
+def _installed(requirement: Requirement) -> bool:
     try:
         return requirement.specifier.contains(version(requirement.name), prereleases=True)
     except PackageNotFoundError:
@@ -192,15 +192,15 @@ def _writable(folder: Path) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class DoctorCommand:
-    """Say what is installed, what is missing, and whether what is computed is right; exit status 1 if it is not."""
+    """Check the installation: versions, missing extras, and self-tests of computations; exit status 1 if one fails."""
 
     thorough: bool = False
-    """Make whole fits of known answers as well, with tables and with networks: this takes some time to compile."""
+    """Test whole fits with known results as well, of tables and networks; compiling them takes some time."""
     json: bool = False
     """Print JSON instead of a table."""
 
     def run(self, console: Console) -> None:
-        """Examine, print, and end with status 1 where a self-test came out wrong."""
+        """Examine, print, and exit with status 1 if a self-test failed."""
         found = examine(self.thorough)
         if self.json:
             print(json.dumps(found, indent=1))
@@ -211,14 +211,16 @@ class DoctorCommand:
 
 
 def _table(found: dict[str, Any]) -> Table:
-    """One fact a row: what it is about, its name, and how it is."""
+    """A row for each fact: its kind, name and value."""
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     for style in ("bold", None, None):
         table.add_column(style=style, overflow="fold")
     rows: list[tuple[str, str, str]] = [("versions", name, own) for name, own in found["versions"].items()]
     rows.append(("machine", "platform", found["platform"]))
     rows += [("machine", "device", device) for device in found["devices"]]
-    rows += [("extras", extra, _lacks(extra, missing)) for extra, missing in found["extras"].items()]
+    for extra, missing in found["extras"].items():
+        lacks = f"missing {', '.join(missing)}; pip install 'irleed[{extra}]'" if missing else "installed"
+        rows.append(("extras", extra, lacks))
     for name, folder in found["folders"].items():
         state = "can be written to" if folder["writable"] else "cannot be written to"
         rows.append(("folders", name, f"{folder['path']}: {state}"))
@@ -226,15 +228,9 @@ def _table(found: dict[str, Any]) -> Table:
         state = "right" if test["ok"] else f"wrong: {test['wrong']}"
         rows.append(("self-test", test["name"], f"{state} ({test['seconds']} s, compilation included)"))
     before = ""
-    for kind, name, said in rows:
+    for kind, name, value in rows:
         if before and kind != before:
             table.add_row()
-        table.add_row("" if kind == before else kind, *(Text(escaped(text)) for text in (name, said)))
+        table.add_row("" if kind == before else kind, *(Text(escaped(text)) for text in (name, value)))
         before = kind
     return table
-
-
-def _lacks(extra: str, missing: list[str]) -> str:
-    if not missing:
-        return "installed"
-    return f"missing {', '.join(missing)}; pip install 'irleed[{extra}]'"

@@ -1,4 +1,4 @@
-"""The command `irleed inspect`: what is in a file of demonstrations."""
+"""The command `irleed inspect`: a summary of a file of demonstrations."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -16,20 +16,20 @@ from irleed._io.text import name, say
 from irleed.data import ReadOptions, load, summarise
 from irleed.report import inspection as inspect_page
 
-HEIGHTS = {True: " ▁▂▃▄▅▆▇█", False: " .:-=+*#@"}  # where blocks can be printed, and where not
+HEIGHTS = {True: " ▁▂▃▄▅▆▇█", False: " .:-=+*#@"}  # by whether the terminal has Unicode
 HEADINGS = {
     "name": "name", "episodes": "episodes", "transitions": "steps", "mean_length": "length", "mean_return": "return",
     "min_return": "lowest", "max_return": "highest", "terminated": "ended", "truncated": "cut off",
 }  # fmt: skip
-MOST_ROWS = 24  # entries of a vector that are worth a line each
+MOST_ROWS = 24  # entries of a vector that have a line each
 
 
 @dataclass(frozen=True)
 class InspectCommand:
-    """Say what is in a file of demonstrations, and what is odd about it."""
+    """Summarise a file of demonstrations, with warnings about unusual data."""
 
     data: tyro.conf.Positional[Path]
-    """Demonstrations: a file or folder of any format that is known, see the documentation."""
+    """Demonstrations: a file or folder in any known format, see the documentation."""
     reading: Annotated[ReadOptions, tyro.conf.arg(name="")]
     json: bool = False
     """Print JSON instead of tables."""
@@ -72,7 +72,7 @@ def _show(summary: Mapping[str, Any], console: Console) -> None:
 
 
 def _show_spread(console: Console, title: str, spread: Mapping[str, Any], also: str) -> None:
-    """Both ends, and in between a histogram in one line; what is there at all is seen."""
+    """Minimum and maximum, and between them a histogram in one line, in which every non-empty bin is visible."""
     low, high = (_cell(spread[end]) for end in ("min", "max"))
     heights, counts = HEIGHTS[console.encoding.lower().startswith("utf")], spread["histogram"]["counts"]
     bars = "".join(heights[-(-count * (len(heights) - 1) // max(counts))] for count in counts)

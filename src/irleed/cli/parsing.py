@@ -1,4 +1,4 @@
-"""Words into settings, by tyro, with help texts that fill the lines of the screen they are shown on."""
+"""Command lines parsed by tyro into settings, with help texts wrapped to the terminal."""
 
 import contextlib
 import dataclasses
@@ -15,20 +15,18 @@ from irleed.errors import ConfigError
 
 
 def parsed(settings: Any, arguments: Sequence[str], prog: str, description: str | None = None) -> Any:
-    """Settings of a type from words; help and what is wrong with the words are printed, and end the program."""
+    """Settings of a type from command-line arguments; help and errors are printed and end the program."""
     _refuse_empty(arguments)
     registry = ConstructorRegistry()
     registry.struct_rule(_Flowing())
-    helping = {"-h", "--help"} & set(arguments)  # what else is printed, such as completions, is no prose
+    helping = {"-h", "--help"} & set(arguments)  # other output, such as completions, is not wrapped
     with contextlib.redirect_stdout(_Wrapping(sys.stdout) if helping else sys.stdout):
-        return tyro.cli(
-            settings,
-            prog=prog,
-            description=description,
-            args=arguments,
-            registry=registry,
-            config=(tyro.conf.DisallowNone,),  # or every default that is None would be something to type
-        )
+        config = (tyro.conf.DisallowNone,)  # None is a default, not a value to type
+        found = tyro.cli(settings, prog=prog, description=description, args=arguments, registry=registry, config=config)
+    seed = getattr(found, "seed", None)
+    if seed is not None and abs(seed) >= 1 << 63:
+        raise ConfigError("--seed", got=seed, expected="a number of 64 bits", remedy="choose, say, 0")
+    return found
 
 
 # Flags of earlier versions, by command.
@@ -42,7 +40,7 @@ RENAMED = {
 
 
 def refuse_renamed(arguments: Sequence[str]) -> None:
-    """Refuse flags that have another name now, and say it."""
+    """Refuse renamed flags with their new names."""
     known = RENAMED.get(arguments[0], {}) if arguments else {}
     for word in arguments[1:]:
         flag = word.partition("=")[0]
@@ -51,7 +49,7 @@ def refuse_renamed(arguments: Sequence[str]) -> None:
 
 
 def _refuse_empty(arguments: Sequence[str]) -> None:
-    """Refuse words without a letter: as a path, they would be the folder that the user happens to be in."""
+    """Refuse empty arguments: as a path, they would be the current folder."""
     flag = "the command"
     for word in arguments:
         flag, given, value = word.partition("=") if word.startswith("--") else (flag, True, word)
@@ -61,7 +59,7 @@ def _refuse_empty(arguments: Sequence[str]) -> None:
 
 
 class _Flowing:
-    """Dataclasses as tyro reads them, except that a docstring's lines are one paragraph.
+    """Dataclasses as tyro reads them, except that the lines of a docstring become one paragraph.
 
     tyro keeps a line break that is followed by an indent, which every break inside a docstring is.
     """
@@ -72,7 +70,7 @@ class _Flowing:
     def __call__(self, info: StructTypeInfo) -> StructConstructorSpec | None:
         if self._asked or not dataclasses.is_dataclass(info.type):
             return None
-        self._asked = True  # by itself, for what there would be without it
+        self._asked = True  # tyro's own rules apply to the inner call
         try:
             found = ConstructorRegistry.get_struct_spec(info)
         finally:
@@ -83,17 +81,17 @@ class _Flowing:
 
 
 def _flowing(field: StructFieldSpec) -> StructFieldSpec:
-    said: str | Callable[[], str | None] | None = field.helptext
+    helptext: str | Callable[[], str | None] | None = field.helptext
 
     def paragraph() -> str | None:
-        text = said() if callable(said) else said
+        text = helptext() if callable(helptext) else helptext
         return None if text is None else " ".join(text.split())
 
     return dataclasses.replace(field, helptext=paragraph)
 
 
 class _Wrapping:
-    """A stream that breaks lines of prose between words; tyro prints descriptions as they are, however long."""
+    """A stream that wraps long lines of prose, which tyro does not."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream

@@ -1,27 +1,37 @@
-"""The command `irleed simulate`: demonstrators of known precision and accuracy, in a finite MDP or from a critic."""
+"""`irleed simulate` records demonstrators of known precision and bias; `irleed expert` trains what they act by."""
 
+import contextlib
 import dataclasses
-from dataclasses import dataclass
+import os
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
-from irleed._io.files import write_json
-from irleed._io.text import say
+from irleed._io.files import LOCK, locked, write_json, writing
+from irleed._io.text import name, say
+from irleed._typing import Key
+from irleed.algorithms import OfflineIrleed, SacIrleed
+from irleed.algorithms.experts import SacExpert, SoftQExpert
+from irleed.algorithms.training import Progress
 from irleed.data import Demonstrations, save
 from irleed.errors import ConfigError
+from irleed.experiments import check_least
 from irleed.fit.door import PLANNERS, load_world
 from irleed.fit.options import DISCOUNT, PlannerName
 from irleed.fit.validation import refuse_ignored
-from irleed.rollout import make_backend
+from irleed.model import Mlp
+from irleed.rollout import AbstractBackend, HostBackend, greedy_action, make_backend
 from irleed.runs.directory import prepare
-from irleed.simulation.critics import CriticDemonstrator, check_fit, draw_demonstrators, load_critic, to_demonstrations
-from irleed.simulation.mdp import simulate
+from irleed.runs.logging import progress_bar
+from irleed.simulation import critics, simulate
 
 FOR_MDPS = ("mdp", "discount", "horizon", "accuracy", "planner", "endless")
 FOR_CRITICS = ("precision", "bias_scale", "names", "workers")
@@ -39,11 +49,11 @@ class SimulateCommand:
     mdp: Path | None = None
     """The finite MDP that they act in: a file (.npz)."""
     env: str | None = None
-    """Or a Gymnasium id such as FrozenLake-v1; with a critic, any that it suits."""
+    """Or a Gymnasium id such as FrozenLake-v1; with a critic, one of its observations and actions."""
     discount: float = DISCOUNT
     """Discount of the MDP from --env; a file has its own."""
     demonstrators: int = 5
-    """How many."""
+    """Number of demonstrators."""
     demonstrations: int = 40
     """Recorded episodes of each demonstrator."""
     max_precision: float = 5.0
@@ -59,11 +69,11 @@ class SimulateCommand:
     critic: str | None = None
     """A critic that comes with the package (cartpole, lunarlander, lunarlander_iq), or a file."""
     precision: tuple[float, ...] = ()
-    """With a critic: everyone's precision, in place of --demonstrators and --max-precision."""
+    """With a critic: the precision of each demonstrator, in place of --demonstrators and --max-precision."""
     bias_scale: tuple[float, ...] = (0.0,)
     """With a critic: biases are fresh networks times this; one number for all, or one each."""
     names: tuple[str, ...] = ()
-    """With a critic: what they are called."""
+    """With a critic: names of the demonstrators."""
     workers: int = 0
     """With a critic: processes for the environment's lanes; 0: this one."""
     seed: int = 0
@@ -94,27 +104,25 @@ class SimulateCommand:
         self._check(people)
         if self.env is None:
             raise ConfigError("--critic", got="no --env", expected="where it plays", remedy="give --env ID")
-        critic, backend = load_critic(name), make_backend(self.env, self.workers)
+        critic, backend = critics.load_critic(name), make_backend(self.env, self.workers)
         try:
-            check_fit(critic, name, backend.observation_shape, backend.actions, self.env)
+            critics.check_fit(critic, name, backend.observation_shape, backend.actions, self.env)
             draw_key, play_key = jax.random.split(jax.random.key(self.seed))
-            drawn = draw_demonstrators(draw_key, critic, self.max_precision, 0.0, people)
+            drawn = critics.draw_demonstrators(draw_key, critic, self.max_precision, 0.0, people)
             scale = np.broadcast_to(np.asarray(self.bias_scale, np.float32), people)
             precision = jnp.asarray(self.precision, jnp.float32) if self.precision else drawn.precision
             drawn = eqx.tree_at(lambda d: (d.precision, d.bias_scale), drawn, (precision, jnp.asarray(scale)))
-            played = backend.play(play_key, drawn, CriticDemonstrator.act, self.demonstrations)
+            played = backend.play(play_key, drawn, critics.CriticDemonstrator.act, self.demonstrations)
         finally:
             backend.close()
         known = [None if np.isinf(p) else float(p) for p in np.asarray(precision)]
         truth = {"precision": known, "bias_scale": scale.tolist(), "returns": played.total.mean(1).tolist()}
-        found = to_demonstrations(played)
+        found = critics.to_demonstrations(played)
         return dataclasses.replace(found, names=self.names or found.names), truth
 
     def _check(self, people: int) -> None:
-        """Refuse settings of so many demonstrators that cannot be, before anyone plays."""
-        for setting, least in (("demonstrators", 1), ("demonstrations", 1), ("max_precision", 0), ("workers", 0)):
-            if not getattr(self, setting) >= least:
-                _refuse(setting, getattr(self, setting), f"{least} or more")
+        """Refuse impossible settings before any episode is recorded."""
+        check_least(self, demonstrators=1, demonstrations=1, max_precision=0, workers=0)
         for value in self.precision:
             if not value >= 0:
                 _refuse("precision", value, "0 or more")
@@ -130,3 +138,134 @@ class SimulateCommand:
 def _refuse(setting: str, got: object, expected: str) -> NoReturn:
     flag = f"--{setting.replace('_', '-')}"
     raise ConfigError(flag, got=got, expected=expected, remedy="choose another")
+
+
+REMEDY = "choose another --out, or make room there"
+LEARNING_STARTS = 5_000  # steps that only fill the replay buffer
+IMITATION_PENALTY = 0.005  # the published one, 0.5, in units of the published temperature, 0.01
+
+
+@dataclass(frozen=True)
+class ExpertCommand:
+    """Train experts on the true reward of an environment, side by side, and keep the one with the highest return.
+
+    Where actions are choices, an expert is a soft-Q critic; else a policy, by soft actor-critic.
+    """
+
+    out: Path
+    """File for its weights (.safetensors)."""
+    env: str = "CartPole-v1"
+    """A Gymnasium id."""
+    start: Path | None = None
+    """A critic to start from, instead of fresh ones; for discrete actions."""
+    imitate: str | None = None
+    """Learn by inverse soft Q-learning from episodes of this critic or, where actions are continuous, of this policy, a
+    file or one that comes with the package, instead of the reward: how the paper's demonstrators were made."""
+    demonstrations: int = 200
+    """Recorded episodes to imitate."""
+    seeds: int = 4
+    """Independent experts to train, of which the best is kept."""
+    steps: int = 100_000
+    """Steps in the environment of each; for discrete actions, as many updates."""
+    num_envs: int = 1
+    """Copies of the environment that each expert acts in side by side, with as many updates a step: faster; for
+    discrete actions."""
+    hidden: tuple[int, ...] = (128, 128)
+    """Sizes of the hidden layers."""
+    temperature: float = 0.1
+    """Of policy and values, in units of reward; for discrete actions."""
+    exploration: float = 0.02
+    """Share of uniformly random actions while learning; for discrete actions."""
+    learning_rate: float = 5e-4
+    """Initial learning rate; cosine decay to zero, except where a policy is imitated."""
+    batch_size: int = 128
+    """Transitions for each update."""
+    discount: float = 0.99
+    """Discount of the reward."""
+    narrow: float = 1.0
+    """How narrow policies of continuous actions are: minus the entropy of each action, in nats."""
+    stages: int = 0
+    """Number of stages of training whose policies are kept as well, beside the file; for continuous actions."""
+    episodes: int = 100
+    """Evaluation episodes of each expert, by which the best is chosen, and as many again for the return reported."""
+    seed: int = 0
+    """The random seed."""
+    workers: int = field(default_factory=lambda: os.cpu_count() or 1)
+    """Processes for environments that run on the host."""
+
+    def run(self, console: Console) -> None:
+        """Check the settings, and train with the file locked."""
+        ones = dict.fromkeys(("seeds", "num_envs", "batch_size", "episodes", "demonstrations"), 1)
+        check_least(self, steps=LEARNING_STARTS + 1, stages=0, workers=0, **ones)
+        prepare(self.out.parent)
+        with contextlib.ExitStack() as stack:
+            with writing(self.out, REMEDY):
+                stack.enter_context(locked(self.out.with_name(f"{LOCK}-{self.out.name}"), f"--out {self.out}"))
+            self._train(console)
+
+    def _train(self, console: Console) -> None:
+        """Train, evaluate, keep the best."""
+        learn_key, choice_key, report_key = jax.random.split(jax.random.key(self.seed), 3)
+        with contextlib.closing(make_backend(self.env, self.workers)) as backend:
+            with progress_bar(Console(stderr=True), "expert") as callback:
+                experts = self._trained(backend, learn_key, callback)
+            first = backend.returns(choice_key, experts.policies, greedy_action, self.episodes).mean(1)
+            again = backend.returns(report_key, experts.policies, greedy_action, self.episodes)
+        best = int(np.argmax(first))
+        with writing(self.out, REMEDY):
+            experts.save(self.out, best)
+        title = Text(f"greedy returns of {self.seeds} experts in {name(self.env)}", "table.title")
+        table = Table(title=title, caption=f"kept: number {best}")
+        for heading in ("", "to choose by", "again", "diverged at step"):
+            table.add_column(heading, justify="right")
+        for number in range(self.seeds):
+            lost = int(experts.diverged[number])
+            error = again[number].std() / np.sqrt(self.episodes)
+            estimate = f"{again[number].mean():.1f} +- {error:.1f}"
+            table.add_row(str(number), f"{first[number]:.1f}", estimate, str(lost) if lost >= 0 else "")
+        console.print(table)
+        say(console, f"wrote {self.out}")
+
+    def _trained(self, backend: AbstractBackend, key: Key, progress: Progress) -> critics.Experts:
+        if self.start is not None and not (isinstance(backend.actions, int) and self.imitate is None):
+            expected = "discrete actions, and nobody to imitate"
+            raise ConfigError("--start", got=str(self.start), expected=expected, remedy="leave it out")
+        if isinstance(backend, HostBackend) and not isinstance(backend.actions, int):
+            return self._policies(backend, key, progress)
+        critics.check_choices(backend.actions, self.env)
+        if self.imitate is not None:
+            settings = {**self._settings("discount"), "penalty": IMITATION_PENALTY, "activation": "elu"}
+            shown = self._read(backend, self.imitate)
+            learner = OfflineIrleed.iq(**settings)
+            return critics.by_imitation(backend, key, shown, self.demonstrations, learner, self.seeds, progress)
+        start = None if self.start is None else self._read(backend, str(self.start))
+        settings = {**self._settings("discount", "temperature"), "exploration": self.exploration}
+        settings |= {"num_envs": self.num_envs, "gradient_steps": self.num_envs, "learning_starts": LEARNING_STARTS}
+        agent = SoftQExpert(**settings, buffer_size=min(self.steps, 200_000), start=start)
+        return critics.by_reward(backend, jax.random.split(key, self.seeds), agent, progress)
+
+    def _policies(self, backend: HostBackend, key: Key, progress: Progress) -> critics.Experts:
+        if self.imitate is None:
+            own = {"target_entropy": -self.narrow, "buffer_size": self.steps, "learning_starts": LEARNING_STARTS}
+            data, agent = None, SacExpert(**self._settings("discount"), **own)
+        else:
+            policy = critics.teacher(self.imitate)
+            critics.check_fit(policy, self.imitate, backend.observation_shape, backend.actions, self.env)
+            data = critics.shown_by(
+                backend, jax.random.fold_in(key, self.seeds), policy, self.demonstrations, self.seeds
+            )
+            agent = SacIrleed.iq(**self._settings("discount"), buffer_size=self.steps)
+        stages = (
+            critics.Stages(self.out.with_name(f"{self.out.stem}_stages"), backend, self.seed) if self.stages else None
+        )
+        keys = jax.random.split(key, self.seeds)
+        return critics.by_actor_critic(backend, keys, agent, progress, stages, self.stages, data)
+
+    def _settings(self, *more: str) -> dict[str, Any]:
+        own = {name: getattr(self, name) for name in ("hidden", "steps", *more)}
+        return {**own, "batch_size": self.batch_size, "learning_rate": self.learning_rate}
+
+    def _read(self, backend: AbstractBackend, name: str) -> Mlp:
+        critic = critics.load_critic(name)
+        critics.check_fit(critic, name, backend.observation_shape, backend.actions, self.env)
+        return critic

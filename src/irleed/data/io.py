@@ -25,6 +25,7 @@ from irleed.data.formats import (
     robomimic,
     tables,
 )
+from irleed.data.validation import LONGEST
 from irleed.errors import ConfigError, DataError
 
 MINARI = "minari:"
@@ -35,6 +36,8 @@ LAYOUT = Layout(
     required=("obs", "row", "action", "terminated", "truncated", "demonstrator", "episode", "names"),
     optional=("reward",),
     writer="irleed.data.save",
+    counted="terminated",
+    per_item={"names": 4 * LONGEST, **dict.fromkeys(("row", "truncated", "demonstrator", "episode", "reward"), 8)},
 )
 # Folders first; robomimic before D4RL, which recognises any HDF5 file.
 FORMATS = (

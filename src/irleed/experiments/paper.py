@@ -5,8 +5,8 @@ The files under ``published/`` hold the authors' numbers: ``gridworld_121`` (Fig
 """
 
 import csv
-import dataclasses
 import importlib.resources
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,18 +16,14 @@ from irleed._typing import Float
 Cells = Float[np.ndarray, "P L"]
 
 
-@dataclasses.dataclass(frozen=True)
-class PublishedGridworld:
-    """Figure 3: mean return in each of the 121 data set settings, and its standard deviation over seeds."""
+class PublishedGridworld(NamedTuple):
+    """Figure 3: mean return in each of the 121 data set settings."""
 
     max_precision: Float[np.ndarray, " P"]  # the largest beta that demonstrators were drawn with
     accuracy: Float[np.ndarray, " L"]  # lambda; infinite: no bias
     demonstrators: Cells
     irl: Cells
     irleed: Cells
-    irl_std: Cells
-    irleed_std: Cells
-    seeds: int  # runs behind every mean
 
     @property
     def improvement(self) -> Cells:
@@ -41,20 +37,9 @@ def gridworld() -> PublishedGridworld:
     columns = {name: np.array([float(row[name]) for row in rows]) for name in rows[0]}
     max_precision, accuracy = np.unique(columns["beta_max"]), np.unique(columns["lambda"])
     order = np.lexsort((columns["lambda"], columns["beta_max"]))  # by row, then by column
-
-    def cells(name: str) -> Cells:
-        return columns[name][order].reshape(len(max_precision), len(accuracy))
-
-    return PublishedGridworld(
-        max_precision=max_precision,
-        accuracy=accuracy,
-        demonstrators=cells("demonstrators"),
-        irl=cells("irl"),
-        irleed=cells("irleed"),
-        irl_std=cells("irl_std"),
-        irleed_std=cells("irleed_std"),
-        seeds=int(columns["seeds"][0]),
-    )
+    shape = len(max_precision), len(accuracy)
+    returns = (columns[name][order].reshape(shape) for name in ("demonstrators", "irl", "irleed"))
+    return PublishedGridworld(max_precision, accuracy, *returns)
 
 
 def published(name: str) -> list[dict[str, str]]:

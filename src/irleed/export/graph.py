@@ -1,4 +1,4 @@
-"""Policies as ONNX graphs, for machines without JAX: one primitive operation of the standard after the other."""
+"""Policies as ONNX graphs of primitive operations, for machines without JAX."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,23 +12,20 @@ from irleed.data.formats import library
 from irleed.model.actions import LOG_STDS, Softmax, Squashing
 from irleed.model.mixed import Mixing
 from irleed.model.networks import Activation
-from irleed.policies.actor import Actor
-from irleed.policies.base import Policy
-from irleed.policies.ensemble import EnsemblePolicy
-from irleed.policies.tabular import TabularPolicy
+from irleed.policies import Actor, EnsemblePolicy, Policy, TabularPolicy
 
-OPSET, IR = 13, 7  # of the year 2020: runtimes on robots are seldom the newest
+OPSET, IR = 13, 7  # of the year 2020, for old runtimes on robots
 NORM_FLOOR = 1e-5  # what `irleed.model.networks.norm_relu` adds to the variance
 BATCH = "batch"
 OBSERVATION, ACTION = "observation", "action"
 SCORES, MEAN, LOG_SPREAD = "log_probabilities", "mean", "log_spread"
 
 Input = tuple[str, Sequence[int]]  # type and shape of one observation
-Outputs = dict[str, tuple[str, Sequence[int]]]  # the same of what is given for it
+Outputs = dict[str, tuple[str, Sequence[int]]]  # the same of each output
 
 
 class Graph:
-    """A graph that is written from its inputs on: every operation names what it makes."""
+    """A graph under construction, whose operations return the names of their results."""
 
     def __init__(self) -> None:
         self.onnx: Any = library("onnx", "export")
@@ -63,7 +60,7 @@ class Graph:
 
 
 def write_graph(policy: Policy, path: Path) -> list[str]:
-    """The policy as a graph of a batch of observations; returns the names of what it gives."""
+    """Write a graph that maps a batch of observations to the policy's outputs; returns the names of these."""
     graph = Graph()
     match policy:
         case TabularPolicy():
@@ -81,7 +78,7 @@ def write_graph(policy: Policy, path: Path) -> list[str]:
 
 
 def _choices(graph: Graph, policy: EnsemblePolicy, head: Softmax) -> tuple[Input, Outputs]:
-    """Log probabilities, of which the mean over members decides, and the greedy action."""
+    """Log probabilities, means over the members, and the greedy action."""
     x = _perceptrons(graph, policy)
     sharp = graph.constant("sharpness", np.asarray(head.sharpness)[:, None, None])
     each = graph.add("LogSoftmax", graph.add("Mul", x, sharp), axis=-1)
@@ -92,14 +89,14 @@ def _choices(graph: Graph, policy: EnsemblePolicy, head: Softmax) -> tuple[Input
 
 
 def _quantities(graph: Graph, policy: EnsemblePolicy, head: Squashing) -> tuple[Input, Outputs]:
-    """The action of the mean, and the Gaussian behind it, to draw others from."""
+    """The greedy action, and the Gaussian to sample others from."""
     together = graph.add("ReduceMean", _perceptrons(graph, policy), axes=[0], keepdims=0)
     size = _gaussian(graph, together, 0, head, ACTION)
     return (_kind(policy), policy.observation_shape), {name: ("FLOAT", [size]) for name in (ACTION, MEAN, LOG_SPREAD)}
 
 
 def _mixture(graph: Graph, policy: EnsemblePolicy, head: Mixing) -> tuple[Input, Outputs]:
-    """The same, with the log probabilities of the options of entries that are choices, one entry after the other."""
+    """The same, and for entries that are choices the log probabilities of their options, concatenated."""
     x, bounds, outputs, at, scores = _perceptrons(graph, policy), head.bounds, {}, 0, {}
     for entry in bounds.choosing:
         count = bounds.options[entry]
@@ -130,7 +127,7 @@ def _mixture(graph: Graph, policy: EnsemblePolicy, head: Mixing) -> tuple[Input,
 
 
 def _gaussian(graph: Graph, together: str, first: int, head: Squashing, name: str) -> int:
-    """The action of the mean under this name, the mean and the log spread; returns how many numbers each is."""
+    """The greedy action under this name, the mean and the log spread; returns the size of each."""
     middle, half = np.asarray(head.middle)[0], np.asarray(head.half)[0]
     size, (low, high) = len(middle), LOG_STDS
     _part(graph, together, first, first + size, MEAN)
@@ -140,13 +137,13 @@ def _gaussian(graph: Graph, together: str, first: int, head: Squashing, name: st
     graph.add("Add", graph.add("Mul", raw, width), centre, name=LOG_SPREAD)
     reached = graph.add("Mul", graph.add("Tanh", MEAN), graph.constant("half", half))
     action = graph.add("Add", reached, graph.constant("middle", middle))
-    above = graph.add("Max", action, graph.constant("lowest", middle - half))  # whatever rounding does
+    above = graph.add("Max", action, graph.constant("lowest", middle - half))  # despite rounding
     graph.add("Min", above, graph.constant("highest", middle + half), name=name)
     return size
 
 
 def _part(graph: Graph, x: str, first: int, last: int, name: str | None = None) -> str:
-    """These columns."""
+    """Columns from first to last."""
     number = len(graph.nodes)
     ends = [graph.constant(f"end.{number}.{n}", np.array([end], np.int64)) for n, end in enumerate((first, last, -1))]
     return graph.add("Slice", x, *ends, name=name)
@@ -155,11 +152,11 @@ def _part(graph: Graph, x: str, first: int, last: int, name: str | None = None) 
 def _table(graph: Graph, policy: TabularPolicy) -> tuple[Input, Outputs]:
     """Log probabilities and the greedy action, looked up."""
     table = np.asarray(policy.probabilities)
-    with np.errstate(divide="ignore"):  # what is never done has log probability -inf
+    with np.errstate(divide="ignore"):  # actions of probability 0 have log probability -inf
         scores = graph.constant("table", np.log(table).astype(np.float32))
-    likeliest = graph.constant("likeliest", table.argmax(-1).astype(np.int64))
+    greedy = graph.constant("likeliest", table.argmax(-1).astype(np.int64))
     graph.add("Gather", scores, OBSERVATION, name=SCORES, axis=0)
-    graph.add("Gather", likeliest, OBSERVATION, name=ACTION, axis=0)
+    graph.add("Gather", greedy, OBSERVATION, name=ACTION, axis=0)
     return ("INT64", ()), {SCORES: ("FLOAT", [table.shape[1]]), ACTION: ("INT64", [])}
 
 
@@ -184,12 +181,12 @@ def _perceptrons(graph: Graph, policy: EnsemblePolicy) -> str:
 
 
 def _kind(policy: EnsemblePolicy) -> str:
-    """Of the observations: double precision where they are conditioned, which single precision would spoil."""
+    """The type of observations: double precision where they are conditioned."""
     return "FLOAT" if policy.conditioning is None else "DOUBLE"
 
 
 def _conditioned(graph: Graph, x: str, conditioning: Conditioning) -> str:
-    """See `Conditioning`; what follows is in single precision."""
+    """Observations conditioned in double precision, then cast to single precision."""
     parts = {name: np.ravel(getattr(conditioning, name)).astype(float) for name in FIELDS}
     centre = graph.constant("conditioning centre", parts["origin"] + parts["remainder"])
     x = graph.add("Sub", x, centre)

@@ -19,7 +19,7 @@ from irleed.algorithms.tabular.planning import AbstractPlanner, Averaged, Soft
 from irleed.algorithms.tabular.visitation import tabulate
 from irleed.algorithms.training import Progress
 from irleed.analysis import recordings
-from irleed.analysis.trivial import nearly_the_same
+from irleed.analysis.statistics import nearly_the_same
 from irleed.data import Demonstrations, ReadOptions, load
 from irleed.data.transitions import are_choices
 from irleed.envs.mdp import FiniteMDP, Gridworld, from_gymnasium, load_mdp
@@ -42,12 +42,12 @@ from irleed.fit.result import Fit, Origin, write
 from irleed.fit.settings import with_settings
 from irleed.fit.tabular import fit as fit_tables
 from irleed.fit.validation import check, clipped, refuse_ignored
-from irleed.report.compare import METHODS
 from irleed.report.page import report
 from irleed.rollout import AbstractBackend, DeviceBackend, HostBackend
 from irleed.runs.checkpoint import Checkpointer, stoppable
 from irleed.runs.directory import BASELINES, fingerprint, open_run, plain
 from irleed.runs.logging import logs_of, progress_bar
+from irleed.runs.results import METHODS
 
 Data = Demonstrations | str | Path
 PLANNERS: dict[str, AbstractPlanner] = {"soft": Soft(), "averaged": Averaged()}

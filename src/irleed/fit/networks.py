@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from irleed._typing import Array, Int, Key, Shaped
+from irleed._typing import Array, Float, Int, Key, Shaped
 from irleed.algorithms.base import AbstractOffline, TrainState, initial_state, update_on
 from irleed.algorithms.iq import OfflineIrleed
 from irleed.algorithms.training import PARTS, Progress, in_parts, train_all
@@ -135,7 +135,7 @@ def fit_networks(
         warnings=(*lost, *learnt_from.warnings, *practised, *chance),
         members=len(kept),
         steps=learner.steps,
-        episode_skill=None if judged is None else judged.episode_skill,
+        episode_skill=None if judged is None else _of_episodes(judged, seen, learnt_from.part_of, demonstrations),
         seconds=time.perf_counter() - began + (0.0 if checkpointer is None else checkpointer.earlier),
     )
 
@@ -164,6 +164,15 @@ def _weighed(
     often = [judged.say[data.owner] * np.bincount(own, minlength=data.episodes) for own in chosen]
     drawn = [resampled_rows(jax.random.fold_in(key, number), own, data.episodes) for number, own in enumerate(often)]
     return np.stack([own[np.arange(data.episodes) * len(own) // data.episodes] for own in drawn])
+
+
+def _of_episodes(
+    judged: Consensus, seen: Demonstrations, part_of: Int[np.ndarray, " P"], data: Demonstrations
+) -> Float[np.ndarray, " E"]:
+    """The skill in each episode of the data, the mean of its parts; the demonstrator's where nothing is left of it."""
+    length = np.bincount(part_of, seen.length, data.episodes)
+    total = np.bincount(part_of, seen.length * judged.episode_skill, data.episodes)
+    return np.where(length > 0, total / np.maximum(length, 1), judged.posterior.skill[data.owner])
 
 
 def _counted(found: Expertise, data: Demonstrations) -> Expertise:

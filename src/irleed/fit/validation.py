@@ -23,6 +23,7 @@ from irleed.fit.defaults import Algorithm
 from irleed.model.expertise import Expertise
 from irleed.rollout import AbstractBackend
 
+MOST_MEMBERS = 10_000
 MOST_ACTIONS = 10_000  # larger numbers are something else than choices
 WIDER = 0.05  # how much wider than the data bounds are that nobody told us, in widths
 LEAST = 1e-30  # the smallest range of actions, and one over the largest
@@ -39,6 +40,8 @@ def check(data: Demonstrations, algorithm: Algorithm, backend: AbstractBackend |
                 f": the first {lowest - 1} steps only fill the replay buffer" if lowest > 1 else ""
             )
             raise ConfigError(f"--{name}", got=value, expected=f"{lowest} or more", remedy=remedy)
+    if members > MOST_MEMBERS:
+        raise ConfigError("--members", got=members, expected=f"at most {MOST_MEMBERS:,}", remedy="choose fewer")
     if isinstance(algorithm, AbstractAgent):
         needed(backend)
     if backend is not None and data.obs.shape[1:] != backend.observation_shape:
@@ -68,6 +71,7 @@ class Prepared:
     """What networks learn from."""
 
     data: Demonstrations  # without transitions whose actions are outliers, observations conditioned
+    part_of: Int[np.ndarray, " P"]  # of each of its episodes, the number of the given one
     conditioning: Conditioning | None  # that the policy needs too; None: none, or it acts as the environment is seen
     warnings: tuple[str, ...]
 
@@ -79,18 +83,22 @@ def prepared(data: Demonstrations, algorithm: Algorithm, actions: Actions, backe
     of theirs, outliers alone are moved.
     """
     obs, bounds, kept, warnings = cautions.ranges_of(data.obs), None, data, []
+    part_of = np.arange(data.episodes)
     if isinstance(actions, Bounds):
         bounds = None if backend is None else (actions.low, actions.high)
         off = _outlying(vectors(data), actions)
         if len(off):
             kept = data.without(off)
+            part_of = np.asarray(data.episode)[np.setdiff1d(np.arange(data.transitions), off)][kept.start]
             count = "1 transition is" if len(off) == 1 else f"{len(off)} transitions are"
             warnings.append(f"{count} left out of the fit, with actions that are outliers")
     offline, shape = isinstance(algorithm, AbstractOffline), data.obs.shape[1:]
     conditioning = None if obs is None else Conditioning.of(obs, shape, shift=offline)
     if conditioning is not None:
         kept = eqx.tree_at(lambda d: d.obs, kept, conditioning.rows(kept.obs))
-    return Prepared(kept, conditioning if offline else None, (*cautions.cautions(data, bounds, obs), *warnings))
+    return Prepared(
+        kept, part_of, conditioning if offline else None, (*cautions.cautions(data, bounds, obs), *warnings)
+    )
 
 
 def _outlying(action: Shaped[np.ndarray, "N A"], bounds: Bounds) -> Int[np.ndarray, " K"]:

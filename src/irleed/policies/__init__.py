@@ -1,4 +1,4 @@
-"""Policies: what a fit returns, and how it acts, is saved and is read back.
+"""Policies: how a fitted policy acts, is saved and is loaded.
 
 - `Policy` is the interface; `TabularPolicy` and `EnsemblePolicy` are the two kinds, `load_policy` reads either.
 - `Actor` and `EnsembleActor` are policies inside traced functions, see `irleed.policies.actor`.
@@ -13,15 +13,9 @@ from irleed.policies.ensemble import EnsemblePolicy
 from irleed.policies.tabular import TabularPolicy, boltzmann_probabilities
 
 __all__ = [
-    "AbstractActor",
-    "Actor",
-    "EnsembleActor",
-    "EnsemblePolicy",
-    "Policy",
-    "TabularPolicy",
-    "boltzmann_probabilities",
+    "AbstractActor", "Actor", "EnsembleActor", "EnsemblePolicy", "Policy", "TabularPolicy", "boltzmann_probabilities",
     "load_policy",
-]
+]  # fmt: skip
 
 KINDS: dict[str, type[Policy]] = {
     tabular.FORMAT: TabularPolicy,
@@ -30,5 +24,5 @@ KINDS: dict[str, type[Policy]] = {
 
 
 def load_policy(path: str | Path) -> Policy:
-    """Read what the `save` of any policy wrote; no code is run."""
+    """Load a policy that `Policy.save` wrote; no code is run."""
     return KINDS[read_format(path, tuple(KINDS))].load(path)

@@ -10,14 +10,14 @@ import jax.numpy as jnp
 from irleed._typing import Array, Float, Key, Scalar, Shaped
 from irleed.data.conditioning import Conditioning
 from irleed.data.transitions import Inputs
-from irleed.envs.step import Actions
+from irleed.envs import Actions
 from irleed.model.actions import AbstractHead, ActionDistribution, Categorical
 from irleed.model.mixed import head_of, outputs_of
 from irleed.model.networks import Activation, Mlp
 
 
 class AbstractActor(eqx.Module):
-    """What acts on one observation; of arrays alone, so that several actors are a leading axis."""
+    """A policy for one observation, a pytree of arrays: several actors are a leading axis."""
 
     @abc.abstractmethod
     def __call__(self, observation: Shaped[Array, "..."]) -> ActionDistribution:
@@ -30,7 +30,7 @@ class AbstractActor(eqx.Module):
 
 
 class Actor(AbstractActor):
-    """A network, and the head that makes a distribution of its output."""
+    """A network, and the head that maps its outputs to a distribution."""
 
     network: Callable[[Float[Array, "..."]], Float[Array, " out"]]  # a module of arrays, such as `Mlp`
     head: AbstractHead
@@ -45,7 +45,7 @@ class Actor(AbstractActor):
         activation: Activation,
         sharpness: Scalar = 1.0,
     ) -> "Actor":
-        """A perceptron for these actions; `sharpness` is that of the softmax over discrete ones."""
+        """A perceptron for these actions; `sharpness` is that of the softmax over discrete actions."""
         return cls(Mlp.init(key, inputs, (*hidden, outputs_of(actions)), activation), head_of(actions, sharpness))
 
     def __call__(self, observation: Float[Array, "..."]) -> ActionDistribution:
@@ -62,7 +62,7 @@ class Actor(AbstractActor):
 
 
 class TableActor(AbstractActor):
-    """A table of probabilities; an observation has a one in the place of its state, as on the host."""
+    """A table of probabilities; observations are one-hot vectors of states, as on the host."""
 
     probabilities: Float[Array, "S A"]
 

@@ -15,7 +15,7 @@ from irleed._io.arrays import Tensor, read_arrays, read_header, refusing
 from irleed._io.files import CHECKSUM, beside, digest
 from irleed._io.text import one_line, printable
 from irleed._typing import Array, Float
-from irleed.envs.step import Actions
+from irleed.envs import Actions
 from irleed.errors import DataError, SpaceError
 from irleed.policies.actor import AbstractActor
 
@@ -23,7 +23,7 @@ VERSION = "1"  # of the files of all kinds of policies
 
 
 class Policy(eqx.Module):
-    """What a fit returns: it acts, says how likely actions are, and is saved to a file; see `irleed.load_policy`."""
+    """A fitted policy: acts, gives likelihoods of actions, and is saved to a file; see `irleed.load_policy`."""
 
     @property
     @abc.abstractmethod
@@ -60,11 +60,11 @@ class Policy(eqx.Module):
     @classmethod
     @abc.abstractmethod
     def load(cls, path: str | Path) -> "Policy":
-        """Read what `save` wrote."""
+        """Load a policy that `save` wrote."""
 
 
 def checked_actions(action: ArrayLike, actions: Actions) -> np.ndarray:
-    """A batch of actions: int64 numbers, or float32 vectors along the last axis; others than these are refused."""
+    """A batch of actions as int64 numbers or float32 vectors; other actions than the policy's are refused."""
     found, remedy = np.asarray(action), "use the data that the policy was fitted to"
     if not isinstance(actions, int):
         vectors = found.reshape(len(found), -1)
@@ -83,7 +83,7 @@ def checked_actions(action: ArrayLike, actions: Actions) -> np.ndarray:
 
 
 def write_tensors(path: str | Path, header: dict[str, str], arrays: dict[str, np.ndarray]) -> None:
-    """Write a safetensors file with a line of JSON, whole or not at all; the line has the checksum of the rest."""
+    """Write a safetensors file atomically, with a JSON header that has a checksum of the rest."""
     signed = {**header, CHECKSUM: digest(header, arrays)}
     with beside(Path(path)) as file:
         file.write(save(arrays, metadata={"irleed": json.dumps(signed)}))
@@ -95,9 +95,9 @@ def read_tensors(
     check_shapes: Callable[[Mapping[str, Any], Mapping[str, Tensor]], None],
     check_numbers: Callable[[Mapping[str, np.ndarray]], None],
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Header and arrays of what `write_tensors` wrote in one of these formats.
+    """Header and arrays of a file that `write_tensors` wrote in one of these formats.
 
-    Both checks raise a ValueError that says what is wrong; the first one comes before any array is read.
+    Both checks raise a ValueError; the first is made before any array is read.
     """
     with refusing(path, "a saved policy"):
         header, tensors = _read_header(path, forms)
@@ -111,7 +111,7 @@ def read_tensors(
 
 
 def read_format(path: str | Path, forms: Sequence[str]) -> str:
-    """Which of these formats a file has."""
+    """The format of a file, one of these."""
     with refusing(path, "a saved policy"):
         return _read_header(path, forms)[0]["format"]
 

@@ -1,23 +1,25 @@
-"""The policy that a fit of networks returns: an ensemble, of discrete actions or of vectors, and its file."""
+"""The policy that a fit of networks returns, an ensemble, and its file, of which every shape and number is checked."""
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 
-from irleed._io.arrays import refusing
+from irleed._io.arrays import Tensor, refusing
 from irleed._typing import Array, Bool, Float, Shaped
-from irleed.data.conditioning import Conditioning
-from irleed.envs.step import Actions, Bounds
+from irleed.data.conditioning import FIELDS, Conditioning
+from irleed.data.transitions import Inputs
+from irleed.envs import Actions, Bounds
 from irleed.errors import DataError, SpaceError
 from irleed.model.actions import ActionDistribution, Categorical, Softmax, Squashing
 from irleed.model.mixed import Mixing, outputs_of
-from irleed.model.networks import Mlp
+from irleed.model.networks import ACTIVATIONS, Activation, Mlp
 from irleed.policies.actor import Actor, EnsembleActor
-from irleed.policies.base import Policy, checked_actions
-from irleed.policies.layers import read_network, write_network
+from irleed.policies.base import VERSION, Policy, checked_actions, read_tensors, write_tensors
 
 DISCRETE, CONTINUOUS, MIXED = "irleed-network-policy", "irleed-gaussian-policy", "irleed-mixed-policy"
 # By format, the arrays beside the layers, and how many axes each has after that of the members.
@@ -26,6 +28,9 @@ FORMATS = {
     CONTINUOUS: {"middle": 1, "half": 1},
     MIXED: {"least": 1, "most": 1, "values": 2, "count": 1, "free": 1},
 }
+MOST_LAYERS = 32  # each is compiled: 300 would take half a minute
+POSITIVE = ("spread", "sharpness", "half", "unit")  # divisors and factors
+LEAST = float(np.finfo(np.float32).tiny)  # smaller numbers are zero on most devices
 
 
 class EnsemblePolicy(Policy):
@@ -95,12 +100,22 @@ class EnsemblePolicy(Policy):
         else:
             form = CONTINUOUS if isinstance(head, Squashing) else DISCRETE
             others = {name: getattr(head, name) for name in FORMATS[form]}
-        write_network(path, form, self.network, others, self.conditioning)
+        network, conditioning = self.network, self.conditioning
+        arrays = {"centre": network.inputs.centre, "spread": network.inputs.spread, **others}
+        arrays |= {} if conditioning is None else {name: getattr(conditioning, name) for name in FIELDS}
+        arrays |= {} if network.direct is None else {"direct": network.direct}
+        for layer, (weight, offset) in enumerate(zip(network.weights, network.offsets, strict=True)):
+            arrays |= {f"weights.{layer}": weight, f"offsets.{layer}": offset}
+        header = {"format": form, "version": VERSION, "activation": network.activation}
+        write_tensors(path, header, {name: np.ascontiguousarray(array) for name, array in arrays.items()})
 
     @classmethod
     def load(cls, path: str | Path) -> "EnsemblePolicy":
-        """Read what `save` wrote."""
-        form, network, others, conditioning = read_network(path, FORMATS)
+        """Load a policy that `save` wrote."""
+        header, arrays = read_tensors(path, tuple(FORMATS), _check_members, check_numbers)
+        form, network = header["format"], assembled(arrays, cast(Activation, header["activation"]))
+        others = {name: arrays[name] for name in FORMATS[form]}
+        conditioning = Conditioning(*(arrays[name] for name in FIELDS)) if FIELDS[0] in arrays else None
         if form == DISCRETE:
             return cls(Actor(network, Softmax(**others)), conditioning)
         with refusing(path, "a saved policy"):
@@ -144,7 +159,7 @@ class EnsemblePolicy(Policy):
 
 @jax.jit
 def _distributions(actor: EnsembleActor, obs: Float[Array, "B ..."]) -> tuple[ActionDistribution, Bool[Array, ""]]:
-    """The distributions in a batch of states, and whether all numbers that they are made of are finite."""
+    """The distributions in a batch of states, and whether all their parameters are finite."""
     outputs = jax.vmap(actor.outputs)(obs)
     found = jax.vmap(actor.members.head.averaged)(outputs)
     finite = [jnp.all(jnp.isfinite(leaf)) for leaf in (outputs, *jax.tree.leaves(found))]
@@ -166,18 +181,13 @@ def _table(bounds: Bounds, members: int) -> dict[str, np.ndarray]:
     values = np.zeros((bounds.size, max(map(len, bounds.values))), np.float32)
     for row, own in zip(values, bounds.values, strict=True):
         row[: len(own)] = own
-    found = {
-        "least": bounds.low,
-        "most": bounds.high,
-        "values": values,
-        "count": np.array(list(map(len, bounds.values)), np.float32),
-        "free": np.array(bounds.free, np.float32),
-    }
+    count, free = np.array(list(map(len, bounds.values)), np.float32), np.array(bounds.free, np.float32)
+    found = {"least": bounds.low, "most": bounds.high, "values": values, "count": count, "free": free}
     return {name: np.repeat(each[None], members, 0).astype(np.float32) for name, each in found.items()}
 
 
 def _checked_bounds(**parts: np.ndarray) -> Bounds:
-    """Bounds of the arrays of a file; a ValueError unless they are finite and those of an action space."""
+    """Bounds from the arrays of a file; a ValueError unless they are finite and those of an action space."""
     shape = next(iter(parts.values())).shape
     if any(each.shape[:2] != shape for each in parts.values()):
         raise ValueError(f"bounds of {shape[-1]} numbers beside those of others")
@@ -199,3 +209,69 @@ def _checked_bounds(**parts: np.ndarray) -> Bounds:
         raise ValueError("entries of actions that are neither choices nor numbers")
     values = [row[: int(number)].tolist() for row, number in zip(own["values"], count, strict=True)]
     return Bounds(low, high, values, free.astype(bool).tolist())
+
+
+def _check_members(header: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
+    """Raise a ValueError unless the tensors are those of an ensemble."""
+    if header.get("activation") not in list(ACTIVATIONS):  # a list, as the value may be of any type
+        raise ValueError(f"activation {header.get('activation')}")
+    check_shapes(tensors, FORMATS[header["format"]], members=True)
+
+
+def assembled(arrays: Mapping[str, np.ndarray], activation: Activation = "elu") -> Mlp:
+    """A perceptron, or several along a leading axis, from checked arrays."""
+    layers = range(sum(name.startswith("weights.") for name in arrays))
+    return Mlp(
+        inputs=Inputs(arrays["centre"], arrays["spread"]),
+        weights=tuple(arrays[f"weights.{layer}"] for layer in layers),
+        offsets=tuple(arrays[f"offsets.{layer}"] for layer in layers),
+        activation=activation,
+        direct=arrays.get("direct"),
+    )
+
+
+def check_shapes(tensors: Mapping[str, Tensor], others: Mapping[str, int], *, members: bool) -> None:
+    """Raise a ValueError unless the tensors are consecutive layers, of one perceptron or of several members."""
+    count = sum(name.startswith("weights.") for name in tensors)
+    if not 1 <= count <= MOST_LAYERS:
+        raise ValueError(f"{count} layers, where 1 to {MOST_LAYERS} are supported")
+    conditioned = FIELDS if any(name in tensors for name in FIELDS) else ()
+    layers = [f"{kind}.{layer}" for layer in range(count) for kind in ("weights", "offsets")]
+    needed = ("centre", "spread", *others, *conditioned, *layers)
+    for name in needed:
+        if name not in tensors:
+            raise ValueError(f"no tensor {name}")
+    for name in tensors:
+        if name not in (*needed, "direct"):
+            raise ValueError(f"an unknown tensor {name}")
+    other = next((name for name, tensor in tensors.items() if tensor.dtype != np.float32), None)
+    if other is not None:
+        raise ValueError(f"{other} of type {tensors[other].dtype}, which should be float32")
+    axes = int(members)
+    leading, observation = tensors["centre"].shape[:axes], tensors["centre"].shape[axes:]
+    width = entries = int(np.prod(observation))
+    expected: dict[str, tuple[int, ...] | None] = {"spread": tensors["centre"].shape}
+    expected |= dict.fromkeys(conditioned, observation)
+    for layer in range(count):
+        after = tensors[f"offsets.{layer}"].shape[-1:]
+        expected |= {f"weights.{layer}": (*leading, width, *after), f"offsets.{layer}": (*leading, *after)}
+        width = int(np.prod(after))
+    if "direct" in tensors:
+        expected["direct"] = (*leading, entries, width)
+    for name, more in others.items():
+        own = tensors[name].shape
+        expected[name] = (*leading, *own[axes:]) if len(own) == axes + more else None
+    for name, shape in expected.items():
+        if tensors[name].shape != shape or len(leading) != axes:
+            raise ValueError(f"layers that do not fit each other: {name} has the shape {tensors[name].shape}")
+
+
+def check_numbers(arrays: Mapping[str, np.ndarray]) -> None:
+    """Raise a ValueError where outputs would not be finite, or would not depend on observations."""
+    for name, array in arrays.items():
+        if not np.isfinite(array).all():
+            raise ValueError(f"{name} with NaN or infinity")
+        if name in POSITIVE and not (array >= LEAST).all():
+            raise ValueError(f"{name} {array.min():g}, which should be positive")
+        if name.startswith("weights.") and not array.any((-2, -1)).all():
+            raise ValueError(f"{name} of zeros alone")

@@ -66,12 +66,12 @@ class TabularPolicy(Policy):
 
     @classmethod
     def load(cls, path: str | Path) -> "TabularPolicy":
-        """Read what `save` wrote."""
+        """Load a policy that `save` wrote."""
         _, arrays = read_tensors(path, (FORMAT,), _check_table, _check_probabilities)
         return cls(probabilities=arrays["probabilities"])
 
     def _states(self, observation: ArrayLike | int) -> Int[np.ndarray, "..."]:
-        """States; whatever is not the number of one is refused."""
+        """States; anything but their numbers is refused."""
         state, count = np.asarray(observation), len(self.probabilities)
         whole = np.issubdtype(state.dtype, np.integer)
         bad = state[(state < 0) | (state >= count)] if whole else state.ravel()
@@ -85,8 +85,8 @@ class TabularPolicy(Policy):
 def boltzmann_probabilities(q: Float[Array, "S A"], sharpness: Scalar) -> Float[Array, "S A"]:
     r"""$\pi \propto \exp(\kappa A / \mathrm{sd}(A))$ with advantages $A = Q - \mathrm{mean}_a Q$.
 
-    The greedy policy of a noisy reward can walk in circles for ever; this one leaves them. Its sharpness is relative to
-    the standard deviation of the advantages, so that one number serves every scale of rewards.
+    The greedy policy of a noisy reward can loop for ever; this one leaves loops. Its sharpness is relative to the
+    standard deviation of the advantages, so that one value suits every scale of rewards.
     """
     advantage = q - jnp.mean(q, -1, keepdims=True)
     spread = jnp.std(advantage)

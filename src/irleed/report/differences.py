@@ -10,7 +10,6 @@ import numpy as np
 
 from irleed.report import svg
 from irleed.report.markup import Safe, data_uri, details, element, figure, join, listed, number, paragraph, table
-from irleed.report.svg import drawing
 from irleed.runs.reader import Departures, FitRun, Situation
 
 CELL = 20.0
@@ -19,11 +18,15 @@ MOST_MAPS = 24
 # Cells of all maps of a page together: with values, and of pictures.
 ROOM, ROOM_OF_PICTURES = 10_000, 500_000
 MOST_LISTED = 5
-OVER, UNDER = (0, 114, 178), (213, 94, 0)  # as in the style: blue and orange, told apart by every colour vision
+SIDE, HEIGHT, EDGE = 220.0, 180.0, 10.0
+FAR = 1.0  # nats from which a departure is drawn in orange
+MOST_FRAMES = 3_000_000  # characters of pictures on a page
+TRACK, POLE = 2.4, 34.0  # metres from the middle to the end of CartPole's track; the pole's length as drawn
+OVER, UNDER = (0, 114, 178), (213, 94, 0)  # as in the style: blue and orange, departing apart by every colour vision
 
 
 def maps(run: FitRun, runs: int = 1) -> list[Safe]:
-    """Maps where there is a grid, else the features that biases are largest on."""
+    """Maps where there is a grid, else the features with the largest biases."""
     weights, bias = run.weights, run.bias
     if weights is None or bias is None:
         return []
@@ -38,22 +41,19 @@ def maps(run: FitRun, runs: int = 1) -> list[Safe]:
     largest = max(abs(value) for who in order for value in bias[who])
     middle = (min(weights) + max(weights)) / 2
     spread = max(weights) - middle
-    drawn = [
-        _map(
-            run.grid, "Shared reward", weights, middle, spread, f"from {number(min(weights))} to {number(max(weights))}"
-        )
-    ]
+    ends = f"from {number(min(weights))} to {number(max(weights))}"
+    drawn = [_map(run.grid, "Shared reward", weights, middle, spread, ends)]
     for who in order:
         name = run.people[who].name
         drawn.append(_map(run.grid, f"Bias of {name}", bias[who], 0.0, largest, f"its size is {number(size[who])}"))
-    said = (
+    note = (
         "Blue is wanted, orange avoided, the stronger the more. The shared reward is drawn around the middle of its "
         f"range; biases around 0, all on one scale, which ends at {number(largest)}. Where a map is pale, "
         "its demonstrator wants what all want."
     )
     left_out = len(bias) - len(order)
     more = f" The {len(order)} largest of {len(bias)} biases are shown." if left_out else ""
-    return [paragraph(said + more), element("div", *drawn, class_="maps"), where]
+    return [paragraph(note + more), element("div", *drawn, class_="maps"), where]
 
 
 def _map(grid: tuple[int, int], title: str, values, middle: float, spread: float, note: str) -> Safe:
@@ -62,23 +62,16 @@ def _map(grid: tuple[int, int], title: str, values, middle: float, spread: float
     label = f"{title}: a map of {rows} rows and {columns} columns, {note}"
     if rows * columns > MOST_CELLS:
         return figure(title, _picture(label, strength))
-    cells = [
-        element(
-            "rect",
-            x=column * CELL + 0.5,
-            y=row * CELL + 0.5,
-            width=CELL - 1,
-            height=CELL - 1,
-            class_="over" if value >= 0 else "under",
-            fill_opacity=f"{abs(value):.3f}",
-            data_tip=f"row {row + 1}, column {column + 1}: {number(values[row * columns + column])}",
-        )
-        for (row, column), value in np.ndenumerate(strength)
-    ]
+    cells = []
+    for (row, column), value in np.ndenumerate(strength):
+        tip = f"row {row + 1}, column {column + 1}: {number(values[row * columns + column])}"
+        place = {"x": column * CELL + 0.5, "y": row * CELL + 0.5, "width": CELL - 1, "height": CELL - 1}
+        look = {"class_": "over" if value >= 0 else "under", "fill_opacity": f"{abs(value):.3f}"}
+        cells.append(element("rect", **place, **look, data_tip=tip))
     frame = element("rect", width=columns * CELL, height=rows * CELL, class_="cells")
     table_rows = [(f"row {row + 1}", *values[row * columns : (row + 1) * columns]) for row in range(rows)]
     as_table = table(title, ["", *(f"column {n + 1}" for n in range(columns))], table_rows, sortable=False)
-    return figure(title, drawing(label, columns * CELL, rows * CELL, frame, *cells, kind="map"), as_table)
+    return figure(title, svg.drawing(label, columns * CELL, rows * CELL, frame, *cells, kind="map"), as_table)
 
 
 def _picture(label: str, strength: np.ndarray) -> Safe:
@@ -89,7 +82,7 @@ def _picture(label: str, strength: np.ndarray) -> Safe:
 
 
 def _listed(run: FitRun, order: list[int]) -> Safe:
-    """The places that biases are largest on."""
+    """The cells or features with the largest biases."""
     rows = []
     for who in order:
         own = (run.bias or ())[who]
@@ -109,24 +102,18 @@ def _place(run: FitRun, index: int, value: float) -> str:
     return f"row {row + 1}, column {column + 1} ({number(value)})"
 
 
-SIDE, HEIGHT, EDGE = 220.0, 180.0, 10.0
-FAR = 1.0  # how far, in nats, an action departs that is drawn as such
-MOST_FRAMES = 3_000_000  # characters of pictures on a page
-TRACK, POLE = 2.4, 34.0  # metres from the middle to the end of CartPole's track; the pole's length as drawn
-
-
 def departures(run: FitRun, key: str, runs: int = 1) -> list[Safe]:
-    """The projection, a panel for each demonstrator, and the situations behind it."""
+    """A projection with a panel for each demonstrator, and the situations behind it."""
     found = run.departures
     if found is None:
         return [paragraph("The run does not say where demonstrators depart from the shared policy.")]
     names = [person.name for person in run.people]
-    told = [names[who] for who, own in found.people if own and found.mean[who] > 0]
-    said = (
+    departing = [names[who] for who, own in found.people if own and found.mean[who] > 0]
+    note = (
         "How far an action departs is its surprise under the shared policy beyond what is usual in that situation (its "
         "entropy): 0 on average for someone who acts by that policy. "
     )
-    most = f"Those who depart most: {listed(told[:3])}." if told else "Nobody departs from it on average."
+    most = f"Those who depart most: {listed(departing[:3])}." if departing else "Nobody departs from it on average."
     shares = " and ".join(f"{share:.0%}" for share in found.explained)
     seen = (
         "Each panel: situations of one demonstrator (coloured) among those of all (grey), by the two principal "
@@ -138,17 +125,12 @@ def departures(run: FitRun, key: str, runs: int = 1) -> list[Safe]:
     defined = element("defs", element("path", d=svg.dots([scale(x, y) for _, x, y, _ in found.points]), id=cloud))
     hidden = element("svg", defined, width="0", height="0", aria_hidden="true", class_="hidden")
     panels = [_panel(found, names[who], who, own, cloud, scale) for who, own in found.people]
-    return [
-        paragraph(said + most),
-        hidden,
-        paragraph(seen, kind="note"),
-        element("div", *panels, class_="maps"),
-        *_situations(run, found, names, MOST_FRAMES // runs),
-    ]
+    figures = paragraph(seen, kind="note"), element("div", *panels, class_="maps")
+    return [paragraph(note + most), hidden, *figures, *_situations(run, found, names, MOST_FRAMES // runs)]
 
 
 def _scale(found: Departures):
-    """From components to places in a panel, the same in all."""
+    """From principal components to coordinates in a panel, the same in all."""
     places = [(x, y) for _, x, y, _ in found.points] + [s.place for _, own in found.people for s in own]
     across = svg.linear([x for x, _ in places], EDGE, SIDE - EDGE)
     up = svg.linear([y for _, y in places], HEIGHT - EDGE, EDGE)
@@ -182,20 +164,20 @@ def _panel(found: Departures, name: str, who: int, own: tuple[Situation, ...], c
 
 
 def _situations(run: FitRun, found: Departures, names: list[str], room: int) -> list[Safe]:
-    """As frames where they can be drawn, with the table behind them; else the table."""
+    """Frames where they can be drawn, and a table."""
     frames, behind = _frames(run, found, names, room), _table(run, found, names)
     if not frames:
         return [behind]
-    said = (
+    note = (
         "What they observed, and their action instead of the most probable one, with probabilities under the shared "
         "policy."
     )
     arrows = " Filled arrows: the push they gave; outlined: the most probable." if _pole(run) else ""
-    return [paragraph(said + arrows, kind="note"), *frames, details("These situations as a table", behind)]
+    return [paragraph(note + arrows, kind="note"), *frames, details("These situations as a table", behind)]
 
 
 def _frames(run: FitRun, found: Departures, names: list[str], room: int) -> list[Safe]:
-    """A strip for each demonstrator, as far as the page stays small."""
+    """A strip of frames for each demonstrator, up to a limit for the page."""
     strips, left_out = [], 0
     for who, own in found.people:
         frames = []
@@ -255,7 +237,7 @@ def _action(run: FitRun, action: int) -> str:
 
 
 def _frame(run: FitRun, situation: Situation, name: str) -> Safe | None:
-    """The situation as it looked: the image that was seen, or CartPole from its four numbers."""
+    """A picture of the situation: the observed image, or CartPole drawn from its four numbers."""
     label = f"{name} at step {situation.step} of episode {situation.episode}"
     if situation.frame is not None:
         return element("img", src=situation.frame, alt=label, class_="frame")
@@ -264,7 +246,7 @@ def _frame(run: FitRun, situation: Situation, name: str) -> Safe | None:
 
 
 def _cart(label: str, situation: Situation, seen: tuple[float, ...]) -> Safe:
-    """The cart, its pole, the push that was given (filled) and the most probable one (outlined)."""
+    """The cart, its pole, the demonstrator's push (filled) and the most probable one (outlined)."""
     width, ground = 120.0, 66.0
     position, _, angle, turning = seen
     x = width / 2 + max(min(position / TRACK, 1.1), -1.1) * (width / 2 - 14)

@@ -1,23 +1,33 @@
 """The demonstrators: skill, precision and bias with their intervals, and which differences these do not support."""
 
 import math
+import statistics
 from bisect import bisect_left
+from collections.abc import Sequence
 
 import numpy as np
 
 from irleed._typing import Float
 from irleed.fit.posterior import better
-from irleed.report import episodes, svg
+from irleed.report import svg
 from irleed.report.markup import Safe, counted, details, element, figure, listed, number, paragraph, part, table
-from irleed.runs.reader import Estimate, FitRun, Person
+from irleed.runs.reader import EpisodeSkill, Estimate, FitRun, Person
+from irleed.runs.results import Agreement, Validation
 
 MOST_DRAWN, MOST_ROWS = 40, 500
+MOST_POINTS = 10_000  # demonstrators in the plot of scores
+MOST_DOTS = 200  # episodes of a demonstrator
 MOST_CROSSED = 12  # demonstrators in the table of pairs
 MOST_GROUPS = 6
-MOST_NAMED = 8
+MOST_NAMED, MOST_EPISODES_NAMED = 8, 6
 FEW_MEMBERS = 5
+FEWEST = 4  # episodes of a demonstrator, for one of them to be an outlier
+SPREADS, LEAST = 3.0, 0.1  # of an outlier from the median: in standard deviations, and in skill
+DEVIATION = 1.4826  # the standard deviation of a normal variable over its median absolute deviation
+SIDE, LEFT, BOTTOM, TOP = 300.0, 62.0, 240.0, 14.0  # of the plot of scores
+Episodes = dict[str, list[EpisodeSkill]]  # by the name of the demonstrator
 MARGIN = 1.645  # standard deviations from the mean to an end of a 90 % interval
-SURE = 0.95  # the probability from which the order of two demonstrators is called certain
+SURE = 0.95  # the probability from which the order of two demonstrators counts as certain
 SKILL = (
     "Skill is the share of the advantage over random actions that a demonstrator realises, by the values of a policy "
     "that has learnt from the others alone: 1 is what the others would do, 0 as good as random actions, below 0 worse. "
@@ -39,57 +49,45 @@ def section(run: FitRun, level: int, key: str) -> Safe:
     plots.append(_plot(precisions, caption, "precision, with 90 % interval", (1.0,), log=True))
     biases = [person.bias for person in order if person.bias is not None]
     if biases:
-        caption = f"Bias: relative to the shared {_values(run)}; 0 is none; same order."
+        caption = f"Bias: relative to the shared {'values' if run.networks else 'reward'}; 0 is none; same order."
         plots.append(_plot(biases, caption, "bias, with 90 % interval", (0.0,)))
-    found = episodes.by_demonstrator(run, order)
-    plots += [episodes.plot(found)] if found else []
-    return part(
-        level,
-        "The demonstrators",
-        key,
-        *(paragraph(sentence) for sentence in said(run)),
-        paragraph(meaning(run), kind="note"),
-        element("div", *plots, class_="figures"),
-        _all(run, order),
-        *_crossed(run, order),
-        *(episodes.contents(found) if found else []),
-    )
+    episodes = by_demonstrator(run, order)
+    plots += [_episode_plot(episodes)] if episodes else []
+    words = [*(paragraph(sentence) for sentence in conclusions(run)), paragraph(meaning(run), kind="note")]
+    tables = [_all(run, order), *_crossed(run, order), *(_episode_table(episodes) if episodes else [])]
+    return part(level, "The demonstrators", key, *words, element("div", *plots, class_="figures"), *tables)
 
 
 def meaning(run: FitRun) -> str:
-    """What the numbers are."""
-    known = any(person.bias is not None for person in run.people)
-    return (SKILL * run.by_skill + PRECISION + BIAS.format(values=_values(run)) * known).strip()
-
-
-def _values(run: FitRun) -> str:
-    return "values" if run.networks else "reward"
+    """Definitions of the estimates."""
+    known, values = any(person.bias is not None for person in run.people), "values" if run.networks else "reward"
+    return (SKILL * run.by_skill + PRECISION + BIAS.format(values=values) * known).strip()
 
 
 def ranked(run: FitRun) -> list[Person]:
-    """Those of most skill (where it is not estimated, precision) first, and those who are not ranked last."""
+    """Demonstrators by skill, or by precision where it is not estimated; those who are not ranked come last."""
     return sorted(run.people, key=lambda person: (not person.ranked, -person.quality.value))
 
 
 def compared(run: FitRun) -> list[Person]:
-    """The same without those who are not ranked: they have too few transitions to be compared with others."""
+    """The ranked demonstrators alone: the others have too few transitions."""
     return [person for person in ranked(run) if person.ranked]
 
 
 def ranked_by(run: FitRun) -> str:
-    """The name of what demonstrators are ranked by."""
+    """The estimate that demonstrators are ranked by."""
     return "skill" if run.by_skill else "precision"
 
 
 def pairs(run: FitRun) -> tuple[int, int]:
-    """In how many pairs the intervals do not overlap, and how many pairs there are."""
+    """The number of pairs whose intervals do not overlap, and of all pairs."""
     known = [(e.low, e.high) for e in (p.quality for p in run.people) if e.low is not None and e.high is not None]
     highs = sorted(high for _, high in known)
     return sum(bisect_left(highs, low) for low, _ in known), math.comb(len(run.people), 2)
 
 
-def alike(run: FitRun) -> list[list[str]]:
-    """Groups in which all intervals overlap, the largest there are, in the order of the ranking."""
+def indistinguishable(run: FitRun) -> list[list[str]]:
+    """The largest groups in which all intervals overlap, in the order of the ranking."""
     order = [person.quality for person in compared(run)]
     # Intervals that all overlap each other have a point in common, and it can be the low end of one of them.
     ends = sorted({-math.inf if e.low is None else e.low for e in order}, reverse=True)
@@ -101,12 +99,12 @@ def alike(run: FitRun) -> list[list[str]]:
     return found
 
 
-def judged(run: FitRun) -> bool:
-    """Whether the run ranks anybody; some algorithms take all demonstrators for equal, and few data say nothing."""
+def has_ranking(run: FitRun) -> bool:
+    """Whether the run ranks demonstrators: some algorithms take all for equal, and data may be too few."""
     return len({person.quality.value for person in compared(run)}) > 1
 
 
-def chances(order: list[Person]) -> Float[np.ndarray, "D D"]:
+def win_probabilities(order: list[Person]) -> Float[np.ndarray, "D D"]:
     """The probability that the demonstrator of a row has more skill than that of a column, by their intervals.
 
     Skill is about normal; its interval is cut off at 1, so that the low end says how wide it is.
@@ -117,22 +115,21 @@ def chances(order: list[Person]) -> Float[np.ndarray, "D D"]:
     return better(value, (value - np.array(low)) / MARGIN)
 
 
-def said(run: FitRun) -> list[str]:
-    """What the numbers support, and what they do not."""
+def conclusions(run: FitRun) -> list[str]:
+    """Which differences between demonstrators the estimates support."""
     if len(run.people) == 1:
         return ["There is one demonstrator, and so nobody to compare with."]
     by = ranked_by(run)
     if len(compared(run)) < 2:
         return [f"Too few transitions to rank the demonstrators: their {by} is no more than a first guess."]
-    if not judged(run):
+    if not has_ranking(run):
         algorithm = run.config.get("algorithm", "this algorithm")
         return [f"All have the same {by}: {algorithm} takes the demonstrators for equal and does not rank them."]
     if all(person.quality.low is None for person in run.people):
         return ["These estimates have no intervals: the order may be chance."]
     apart, all_ = pairs(run)
-    sentences = [
-        f"The intervals of {by} do not overlap in {number(apart)} of {counted(all_, 'pair')} of demonstrators."
-    ]
+    of = f"{number(apart)} of {counted(all_, 'pair')} of demonstrators"
+    sentences = [f"The intervals of {by} do not overlap in {of}."]
     left = [person.name for person in run.people if not person.ranked]
     if left:
         names = listed(left[:MOST_NAMED])
@@ -158,7 +155,7 @@ def said(run: FitRun) -> list[str]:
 
 
 def _overlapping(run: FitRun) -> list[str]:
-    groups = [listed(group) for group in alike(run)]
+    groups = [listed(group) for group in indistinguishable(run)]
     if not groups:
         return []
     more = f"; and {counted(len(groups) - MOST_GROUPS, 'more group')}" if len(groups) > MOST_GROUPS else ""
@@ -171,7 +168,7 @@ def _overlapping(run: FitRun) -> list[str]:
 def _uncertain(run: FitRun) -> list[str]:
     """Neighbours in the ranking whose order is not certain."""
     order = compared(run)
-    chance = np.diagonal(chances(order), 1)
+    chance = np.diagonal(win_probabilities(order), 1)
     close = [
         f"{first.name} over {second.name} {p:.2f}"
         for first, second, p in zip(order, order[1:], chance, strict=False)
@@ -192,16 +189,10 @@ def _plot(
     shown = ends(estimates)
     left_out = len(estimates) - len(shown)
     more = f" The {MOST_DRAWN // 2} first and the {MOST_DRAWN // 2} last of {len(estimates)}." if left_out else ""
-    best = listed([estimate.name for estimate in estimates[:3]])
-    people = counted(len(shown), "demonstrator")
-    drawn = svg.forest(
-        [(estimate, 0) for estimate in shown],
-        label=f"{axis}: {people} from top to bottom, first {best}. The table has the values.",
-        axis=axis,
-        log=log,
-        references=references,
-    )
-    return figure(caption + more, drawn)
+    best, people = listed([estimate.name for estimate in estimates[:3]]), counted(len(shown), "demonstrator")
+    label = f"{axis}: {people} from top to bottom, first {best}. The table has the values."
+    rows = [(estimate, 0) for estimate in shown]
+    return figure(caption + more, svg.forest(rows, label=label, axis=axis, log=log, references=references))
 
 
 def ends(estimates: list[Estimate]) -> list[Estimate]:
@@ -211,31 +202,27 @@ def ends(estimates: list[Estimate]) -> list[Estimate]:
 
 
 def _all(run: FitRun, order: list[Person]) -> Safe:
-    rows = [
-        {
-            "demonstrator": person.name,
-            "rank": rank if person.ranked else None,
-            **({} if person.skill is None else {"skill": person.skill}),
-            "precision": person.precision,
-            "bias": person.bias,
-            "transitions": person.transitions,
-            "log likelihood": person.log_likelihood,
-            "weight": None if person.weight is None else f"{person.weight:.0%}",
-        }
-        for rank, person in enumerate(order[:MOST_ROWS], 1)
-    ]
+    rows = []
+    for rank, person in enumerate(order[:MOST_ROWS], 1):
+        skill = () if person.skill is None else (person.skill,)
+        weight = None if person.weight is None else f"{person.weight:.0%}"
+        estimates = (*skill, person.precision, person.bias, person.transitions, person.log_likelihood, weight)
+        rows.append((person.name, rank if person.ranked else None, *estimates))
+    headings = ["precision", "bias", "transitions", "log likelihood", "weight"]
+    headings = ["demonstrator", "rank", *(["skill"] if order[0].skill is not None else []), *headings]
     more = f"; the first {MOST_ROWS} of {len(order)}" if len(order) > MOST_ROWS else ""
     caption = f"Demonstrators by {ranked_by(run)}; 90 % intervals in brackets; weight: in what is learnt{more}"
-    return table(caption, list(rows[0]), [list(row.values()) for row in rows])
+    return table(caption, headings, rows)
 
 
 def _crossed(run: FitRun, order: list[Person]) -> list[Safe]:
-    """Each demonstrator against each, where that can be read."""
+    """A table of pairs, unless there are too many."""
     if not 2 <= len(order) <= MOST_CROSSED or (len(order) == 2 and not run.by_skill):
         return []
     names = [person.name for person in order]
     if run.by_skill:
-        cells = [["·" if i == j else f"{p:.2f}" for j, p in enumerate(row)] for i, row in enumerate(chances(order))]
+        chance = win_probabilities(order)
+        cells = [["·" if i == j else f"{p:.2f}" for j, p in enumerate(row)] for i, row in enumerate(chance)]
         title = "Probability that one demonstrator is better than another"
         caption = "P(row better than column): the probability that the row's skill is larger, by the intervals"
     else:
@@ -252,3 +239,132 @@ def _versus(row: Estimate, column: Estimate) -> str:
     if not row.apart(column):
         return "overlap"
     return "more precise" if row.value > column.value else "less precise"
+
+
+def by_demonstrator(run: FitRun, order: Sequence[Person]) -> Episodes:
+    """The episodes of each demonstrator, in the order of the ranking."""
+    own: Episodes = {person.name: [] for person in order}
+    for each in run.episodes:
+        own[run.people[each.who].name].append(each)
+    return {name: found for name, found in own.items() if found}
+
+
+def _episode_plot(found: Episodes) -> Safe:
+    """A strip of episodes for each demonstrator."""
+    rows = [(name, _dots(own)) for name, own in list(found.items())[:MOST_DRAWN]]
+    people = f"{counted(len(rows), 'demonstrator')} from top to bottom, in the order of the ranking"
+    label = f"skill in each episode of {people}. The table has the values."
+    drawn = svg.dotted(rows, label=label, axis="skill in an episode", references=(0.0, 1.0))
+    left = f" The first {MOST_DRAWN} of {len(found)} demonstrators." if len(found) > MOST_DRAWN else ""
+    return figure(f"Skill in each episode; orange: unlike the demonstrator's other episodes.{left}", drawn)
+
+
+def _episode_table(found: Episodes) -> list[Safe]:
+    """Outliers by number, and all episodes as a table."""
+    rows = []
+    for name, own in found.items():
+        odd = outliers(own)
+        rows += [(name, each.episode, each.value, "yes" if each in odd else "") for each in own]
+    more = f"; the first {MOST_ROWS} of {len(rows)}" if len(rows) > MOST_ROWS else ""
+    caption = "Skill in each episode, drawn towards the demonstrator's where the episode is short"
+    caption += f"{more}; numbers from 0"
+    values = table(caption, ["demonstrator", "episode", "skill", "unlike the others"], rows[:MOST_ROWS])
+    return [paragraph(_outliers_named(found)), details("Skill in each episode", values)]
+
+
+def outliers(found: Sequence[EpisodeSkill]) -> list[EpisodeSkill]:
+    """Episodes of one demonstrator that are far from their median, the farthest first."""
+    if len(found) < FEWEST:
+        return []
+    middle = statistics.median(each.value for each in found)
+    spread = DEVIATION * statistics.median(abs(each.value - middle) for each in found)
+    far = [each for each in found if abs(each.value - middle) > max(SPREADS * spread, LEAST)]
+    return sorted(far, key=lambda each: -abs(each.value - middle))
+
+
+def _outliers_named(found: Episodes) -> str:
+    most = MOST_EPISODES_NAMED
+    odd = {name: outliers(own) for name, own in found.items()}
+    named = [
+        f"{name}: " + listed([f"{each.episode} (skill {_short(each.value)})" for each in own], most)
+        for name, own in odd.items()
+        if own
+    ]
+    if not named:
+        return "No episode differs much in skill from the others of its demonstrator."
+    more = f"; and of {counted(len(named) - most, 'more demonstrator')}" if len(named) > most else ""
+    return f"Episodes unlike the others of their demonstrator, by number: {'; '.join(named[:most])}{more}."
+
+
+def _dots(own: Sequence[EpisodeSkill]) -> list[tuple[float, str, bool]]:
+    """As many as can be drawn, outliers among them."""
+    odd = outliers(own)
+    usual = [each for each in own if each not in odd]
+    usual = usual[:: max(1, -(-len(usual) // MOST_DOTS))]
+    return [
+        (each.value, f"episode {each.episode}: skill {_short(each.value)}", each in odd)
+        for each in [*usual, *odd[:MOST_DOTS]]
+    ]
+
+
+def _short(value: float) -> str:
+    return f"{value:.2f}".replace("-", "\u2212")
+
+
+def scores_section(found: Validation, level: int, key: str) -> Safe:
+    """Agreement with scores: the conclusion, the rank correlations, and a plot of the first estimate."""
+    words = [paragraph(found.said), *(paragraph(note, kind="note") for note in found.notes)]
+    known = [each for each in (*found.estimates, *found.episodes, *found.trivial) if each.spearman is not None]
+    drawn = []
+    if known:
+        rows = [(_estimate(each), int(each.trivial)) for each in known]
+        label = f"Rank correlation with {found.score}, with 95 % interval. The table has the values."
+        forest = svg.forest(rows, label=label, axis=f"Spearman with {found.score}", references=[0.0])
+        drawn.append(figure("Circles: estimates of this fit. Squares: trivial statistics of the same data.", forest))
+        drawn += _scatter(found, next(iter(found.values)))
+    rows = [
+        (each.name, _estimate(each) if each.spearman is not None else each.reason, _partial(each), each.people)
+        for each in (*found.estimates, *found.episodes, *found.trivial)
+    ]
+    caption = f"Rank correlations with {found.score}; 95 % bootstrap intervals over people"
+    headings = ["what", "Spearman", f"partial, given {' and '.join(found.given)}", "people"]
+    inside = element("div", *drawn, class_="figures"), table(caption, headings, rows)
+    return part(level, "Beside scores that are known", key, *words, *inside)
+
+
+def _estimate(found: Agreement) -> Estimate:
+    return Estimate(found.name, found.spearman or 0.0, found.low, found.high)
+
+
+def _partial(found: Agreement) -> Estimate | None:
+    low, high = found.partial_low, found.partial_high
+    return None if found.partial is None else Estimate(found.name, found.partial, low, high)
+
+
+def _scatter(found: Validation, name: str) -> list[Safe]:
+    """One estimate against the score, a dot for each of the people; nothing if there are none, or too many to draw."""
+    rows = [
+        (who, value, score)
+        for who, value, score in zip(found.names, found.values[name], found.scores, strict=True)
+        if value is not None and score is not None
+    ]
+    if not 0 < len(rows) <= MOST_POINTS:
+        return []
+    across = svg.linear([value for _, value, _ in rows], LEFT, SIDE - svg.RIGHT)
+    up = svg.linear([score for *_, score in rows], BOTTOM, TOP)
+    lines = [svg.stroke(LEFT, up.place(tick), SIDE - svg.RIGHT, up.place(tick), "grid") for tick in up.ticks]
+    labels = [svg.words(LEFT - 8, up.place(tick) + 4, number(tick), "end", "tick") for tick in up.ticks]
+    labels += [svg.words(across.place(tick), BOTTOM + 18, number(tick), "middle", "tick") for tick in across.ticks]
+    marks = []
+    for who, value, score in rows:
+        place = f"translate({across.place(value):g} {up.place(score):g})"
+        tip = f"{who}: {name} {number(value)}, {found.score} {number(score)}"
+        mark = element("path", d=svg.SHAPES[0], class_="mark group-0")
+        marks.append(element("g", mark, transform=place, data_tip=tip))
+    names = (
+        svg.words(SIDE / 2, BOTTOM + 36, name, "middle", "axis"),
+        svg.words(LEFT, TOP - 3, found.score, "start", "axis"),
+    )
+    label = f"{name} and {found.score} of {len(rows)} people; the table has the rank correlation"
+    drawn = svg.drawing(label, SIDE, BOTTOM + 44, *lines, *labels, *marks, *names)
+    return [figure(f"{found.score} against {name}, a dot for each demonstrator.", drawn)]

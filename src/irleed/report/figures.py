@@ -1,4 +1,4 @@
-"""Figures as files, for papers and pages, and how they look."""
+"""Figures by matplotlib, for papers and pages, as files."""
 
 import dataclasses
 import functools
@@ -26,11 +26,14 @@ from irleed.errors import ConfigError
 P = ParamSpec("P")
 
 COLUMN, PAGE = 3.4, 7.0  # widths in inches: of a column, of both
-TALLEST = 24.0
+TALLEST, PANEL = 24.0, 2.3  # of a figure with a row for each demonstrator; side of a scatter plot
 # Okabe and Ito's colours, told apart by every kind of colour vision; markers tell the same in grey.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")  # one more than colours: together they tell 42 curves apart
+MOST_NAMED = 30  # people whose names are written in a scatter plot
 MISSING = "0.88"
+LONGEST_NAME = 28
+WIDEST_INTERVAL = 30.0  # an interval is drawn at most this many times beyond the smallest and largest estimate
 STYLE: dict[Any, Any] = {
     "font.size": 8,
     "axes.titlesize": 8,
@@ -46,7 +49,7 @@ STYLE: dict[Any, Any] = {
 
 
 def styled(draw: Callable[P, Figure]) -> Callable[P, Figure]:
-    """Draw in this style, and leave matplotlib's settings as they were."""
+    """Draw in this style without changing matplotlib's settings."""
 
     @functools.wraps(draw)
     def wrapped(*args: P.args, **kwargs: P.kwargs) -> Figure:
@@ -59,20 +62,19 @@ def styled(draw: Callable[P, Figure]) -> Callable[P, Figure]:
 def save(figure: Figure, path: str | os.PathLike[str]) -> tuple[Path, Path]:
     """Write ``path.png`` and ``path.pdf``, each whole or not at all; `path` has no suffix. Returns both paths."""
     png, pdf = Path(f"{os.fspath(path)}.png"), Path(f"{os.fspath(path)}.pdf")
+    reproducible: dict[Path, dict[str, Any]] = {
+        png: {"dpi": 200, "metadata": {"Software": None}},
+        pdf: {"metadata": {"CreationDate": None, "Creator": None, "Producer": None}},
+    }
     with matplotlib.rc_context(STYLE):
-        _write(figure, png, dpi=200, metadata={"Software": None})
-        _write(figure, pdf, metadata={"CreationDate": None, "Creator": None, "Producer": None})  # the same bytes again
+        for file, settings in reproducible.items():
+            with beside(file) as stream:
+                figure.savefig(stream, format=file.suffix[1:], **settings)
     return png, pdf
 
 
-def _write(figure: Figure, path: Path, **settings) -> None:
-    with beside(path) as file:
-        figure.savefig(file, format=path.suffix[1:], **settings)
-
-
-LONGEST_NAME = 28
-# An interval is drawn at most this many times beyond the smallest and largest estimate.
-WIDEST_INTERVAL = 30.0
+Line = tuple[Float[np.ndarray, " M"], Float[np.ndarray, " M"]]  # steps and values
+Bars = tuple[Float[Array, " D"], Float[Array, " D"], Float[Array, " D"]]  # estimates, and the ends of their intervals
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,18 +90,15 @@ class Curve:
 def gridworld_maps(rows: int, columns: int, maps: Mapping[str, Float[Array, " S"]]) -> Figure:
     """The paper's Figure 2: a value of each cell as small heat maps, each scaled to [0, 1], titled by their keys."""
     across = 2 if len(maps) == 4 else min(len(maps), 4)
-    down = math.ceil(len(maps) / across)
+    down = -(-len(maps) // across)
     side = (COLUMN - 0.6) / 2
     height = side * min(max(rows / columns, 0.4), 3.0)  # cells stay square: a long, thin grid leaves room around it
-    figure = Figure(figsize=(across * side + 0.6, down * (height + 0.22)), layout="constrained")
-    grid = figure.subplots(down, across, squeeze=False)
+    figure, grid = _panels(len(maps), across, (across * side + 0.6, down * (height + 0.22)))
     scale = ScalarMappable(Normalize(0, 1), _colour_map())
-    for axes, (title, values) in zip(grid.flat, maps.items(), strict=False):
+    for axes, (title, values) in zip(grid, maps.items(), strict=False):
         axes.imshow(_unit(np.asarray(values, float)).reshape(rows, columns), cmap=scale.cmap, norm=scale.norm)
         axes.set_title(title, pad=3, parse_math=False)
         axes.set(xticks=[], yticks=[])
-    for axes in grid.flat[len(maps) :]:
-        axes.set_axis_off()
     bar = figure.colorbar(scale, ax=grid, ticks=[0, 1], aspect=15 * down, pad=0.02)
     bar.ax.set_yticklabels(["least", "most"])
     return figure
@@ -133,13 +132,20 @@ def improvement(
     image = _improvement_map(left, np.asarray(max_precision), np.asarray(accuracy), _relative(baseline, ours))
     left.set_title(f"relative improvement over {against} (%)", pad=4)
     figure.colorbar(image, ax=left, pad=0.02, aspect=30).outline.set_visible(False)
-    left.add_patch(_outline(row, len(accuracy)))
+    outline: dict[str, Any] = {"fill": False, "ec": COLOURS[1], "lw": 1.5, "clip_on": False, "zorder": 5}
+    left.add_patch(Rectangle((-0.5, row - 0.5), len(accuracy), 1, **outline))
     _return_curves(right, np.asarray(accuracy), curves, demonstrators)
     right.set_title(f"largest $\\beta$ = {_number(level)}", pad=4)
     return figure
 
 
-Bars = tuple[Float[Array, " D"], Float[Array, " D"], Float[Array, " D"]]  # estimates, and the ends of their intervals
+def _panels(count: int, across: int, size: tuple[float, float], sharey: bool = False) -> tuple[Figure, np.ndarray]:
+    """A figure with a grid of panels, those beyond `count` invisible."""
+    figure = Figure(figsize=size, layout="constrained")
+    grid = figure.subplots(-(-count // across), across, squeeze=False, sharey=sharey).ravel()
+    for axes in grid[count:]:
+        axes.set_visible(False)
+    return figure, grid
 
 
 @styled
@@ -166,7 +172,10 @@ def expertise_bars(
     limits = _limits(*_filled(precision, low, high))
     _bars(axes, (precision, low, high), order, limits, (1.0,))
     axes.set(xscale="log", xlim=limits, xlabel="precision (1 = geometric mean)")
-    _decimal_ticks(axes, limits)
+    narrow = limits[1] / limits[0] < 300
+    axes.xaxis.set_major_locator(LogLocator(10, subs=(1.0, 2.0, 5.0) if narrow else (1.0,)))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
+    axes.xaxis.set_minor_formatter(NullFormatter())
     shown = order if pitch >= 0.08 else []  # too dense to be read
     labels = [shortened(escaped(names[int(i)]), LONGEST_NAME) for i in shown]
     panels[0].set_yticks(range(len(labels)), labels, parse_math=False, fontsize=min(7.0, 60 * pitch))
@@ -215,10 +224,8 @@ def relative_returns(settings: Sequence[str], methods: Mapping[str, Curve]) -> F
     lowest = min((float(np.min(np.asarray(curve.low))) for curve in methods.values()), default=0.0)
     axes.set(xlabel="precision and accuracy of the demonstrators", ylabel="return / best demonstrator")
     axes.set_ylim(bottom=min(0.0, lowest))
-    if few:
-        figure.legend(frameon=False, ncols=2, loc="outside upper center")
-    else:
-        figure.legend(frameon=False, loc="outside right center")
+    legend: dict[str, Any] = {"ncols": 2, "loc": "outside upper center"} if few else {"loc": "outside right center"}
+    figure.legend(frameon=False, **legend)
     axes.spines[["top", "right"]].set_visible(False)
     return figure
 
@@ -255,10 +262,6 @@ def _return_curves(axes: Axes, accuracy, curves: Mapping[str, Curve], demonstrat
         axes.legend(frameon=False, loc="best")
 
 
-def _outline(row: int, columns: int) -> Rectangle:
-    return Rectangle((-0.5, row - 0.5), columns, 1, fill=False, ec=COLOURS[1], lw=1.5, clip_on=False, zorder=5)
-
-
 def _ink(background) -> str:
     """Black or white, whichever is read more easily on this colour (WCAG's relative luminance)."""
     linear = np.power(np.asarray(background[:3]), 2.2)
@@ -266,7 +269,7 @@ def _ink(background) -> str:
 
 
 def _row_of(level: float, max_precision: Float[np.ndarray, " P"]) -> int:
-    """Which row of the heat map the curves belong to."""
+    """The row of the heat map that the curves belong to."""
     close = np.flatnonzero(np.isclose(max_precision, level))
     if len(close) == 0:
         expected = f"one of {', '.join(_number(x) for x in max_precision)}"
@@ -300,13 +303,6 @@ def _limits(centre, low, high) -> tuple[float, float]:
     return float(min(least, 1.0)) / 1.15, float(max(most, 1.0)) * 1.15
 
 
-def _decimal_ticks(axes: Axes, limits: tuple[float, float]) -> None:
-    narrow = limits[1] / limits[0] < 300
-    axes.xaxis.set_major_locator(LogLocator(10, subs=(1.0, 2.0, 5.0) if narrow else (1.0,)))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
-    axes.xaxis.set_minor_formatter(NullFormatter())
-
-
 def _colour_map():
     """Viridis: perceptually uniform, and read alike by every kind of colour vision."""
     return matplotlib.colormaps["viridis"].with_extremes(bad=MISSING)
@@ -316,19 +312,14 @@ def _number(value: float) -> str:
     return "∞" if math.isinf(value) else f"{value:g}"
 
 
-Line = tuple[Float[np.ndarray, " M"], Float[np.ndarray, " M"]]
-
-
 @styled
 def learning_curves(
     steps: Float[np.ndarray, " T"], panels: Mapping[str, Mapping[str, Curve]], beside: Mapping[str, Mapping[str, Line]]
 ) -> Figure:
-    """Curves by panel and name; those of somebody else `beside` them, steps and values each, are dotted."""
+    """Curves by panel and name, with published ones `beside` them, dotted."""
     columns = min(len(panels), 2)
-    rows = -(-len(panels) // columns)
-    figure = Figure(figsize=(PAGE, 0.4 + 2.1 * rows), layout="constrained")
-    every = figure.subplots(rows, columns, sharey=True, squeeze=False).ravel()
-    for axes, (title, curves) in zip(every, panels.items(), strict=False):
+    figure, grid = _panels(len(panels), columns, (PAGE, 0.4 + 2.1 * -(-len(panels) // columns)), sharey=True)
+    for axes, (title, curves) in zip(grid, panels.items(), strict=False):
         for place, (name, curve) in enumerate(curves.items()):
             colour = COLOURS[place % len(COLOURS)]
             axes.fill_between(steps, curve.low, curve.high, color=colour, alpha=0.2, linewidth=0)
@@ -338,7 +329,28 @@ def learning_curves(
         axes.set(title=title, xlabel="steps", ylabel="return", xlim=(0, float(np.max(steps))))
         axes.xaxis.set_major_formatter(EngFormatter(sep=""))
         axes.spines[["top", "right"]].set_visible(False)
-    for axes in every[len(panels) :]:
-        axes.set_visible(False)
-    figure.legend(*every[0].get_legend_handles_labels(), frameon=False, loc="outside right upper")
+    figure.legend(*grid[0].get_legend_handles_labels(), frameon=False, loc="outside right upper")
+    return figure
+
+
+@styled
+def scatter(
+    names: Sequence[str],
+    panels: Mapping[str, tuple[Float[Array, " D"], Float[Array, " D"]]],
+    titles: Mapping[str, str],
+    score: str,
+) -> Figure:
+    """Scores against estimates, a panel for each: by its title, what is on the horizontal axis and the score."""
+    across = min(len(panels), 3)
+    figure, grid = _panels(len(panels), across, (PANEL * across, PANEL * -(-len(panels) // across)))
+    for axes, (title, (values, scores)) in zip(grid, panels.items(), strict=False):
+        axes.plot(np.asarray(values), np.asarray(scores), "o", color=COLOURS[0], alpha=0.8)
+        axes.set_title(titles.get(title, title), parse_math=False)
+        axes.set_xlabel(title, parse_math=False)
+        axes.set_ylabel(score, parse_math=False)
+        axes.spines[["top", "right"]].set_visible(False)
+        if len(values) == len(names) <= MOST_NAMED and len(panels) <= 3:
+            for who, x, y in zip(names, values, scores, strict=True):
+                label = shortened(escaped(who), LONGEST_NAME)
+                axes.annotate(label, (x, y), fontsize=4, color="0.4", xytext=(2, 2), textcoords="offset points")
     return figure

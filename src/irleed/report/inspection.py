@@ -1,14 +1,24 @@
-"""What is in a data set, as one HTML page that needs no network, no other file and no script."""
+"""The summary of a data set as one HTML page, without scripts, network and other files."""
 
 import math
 from collections.abc import Mapping, Sequence
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from irleed._io.files import beside
-from irleed.errors import ConfigError
-from irleed.report.markup import Safe, counted, element, figure, join, listing, number, paragraph, part, table
+from irleed.report.markup import (
+    Safe,
+    counted,
+    document,
+    element,
+    figure,
+    join,
+    listing,
+    number,
+    paragraph,
+    part,
+    table,
+    write_page,
+)
 from irleed.report.svg import FOOT, RIGHT, WIDTH, Axis, drawing, linear, stroke, words
 
 HEIGHT, LEFT, TOP = 210.0, 56.0, 12.0
@@ -18,29 +28,27 @@ COLUMNS = {
     "mean_return": "Mean return", "min_return": "Lowest", "max_return": "Highest", "terminated": "Task ended",
     "truncated": "Cut off",
 }  # fmt: skip
-POLICY = "default-src 'none'; style-src 'unsafe-inline'"  # nothing is fetched and nothing runs, whatever names hold
+POLICY = (
+    "default-src 'none'; style-src 'unsafe-inline'"  # nothing is fetched and no script runs, whatever names contain
+)
 
 
 def write(summary: Mapping[str, Any], name: str, out: Path) -> Path:
     """Write the page about what `irleed.data.summarise` found in the data of this name."""
-    try:
-        with beside(out) as file:
-            file.write(page(summary, name).encode())
-    except OSError as error:
-        got, remedy = error.strerror or str(error), "choose another with --html"
-        raise ConfigError(f"--html {out}", got=got, expected="a place to write", remedy=remedy) from error
-    return out
+    return write_page(out, page(summary, name), "--html")
 
 
 def page(summary: Mapping[str, Any], name: str) -> str:
-    """The whole page, the same for the same summary."""
+    """The whole page, a function of the summary alone."""
     people, title = len(summary["demonstrators"]), f"irleed inspect: {name}"
     lead = (
         f"{counted(summary['transitions'], 'transition')} in {counted(summary['episodes'], 'episode')} "
         f"by {counted(people, 'demonstrator')}."
     )
+    notes = summary["warnings"]
+    odd = listing(notes, "short") if notes else paragraph("Nothing of what was looked for.")
     parts = [
-        part(2, "What is odd", "notes", _notes(summary["warnings"])),
+        part(2, "What is odd", "notes", odd),
         part(2, "Demonstrators", "who", _people(summary["demonstrators"])),
         part(2, "Episodes", "episodes", *_episodes(summary)),
         part(2, "Actions", "actions", *_actions(summary["action"])),
@@ -48,31 +56,14 @@ def page(summary: Mapping[str, Any], name: str) -> str:
     ]
     links = {"notes": "What is odd", "who": "Demonstrators", "episodes": "Episodes", "actions": "Actions"}
     links |= {"observations": "Observations"}
-    body = (
+    contents = listing(element("a", text, href=f"#{key}") for key, text in links.items())
+    return document(
+        title,
+        POLICY,
         element("header", element("h1", title), paragraph(lead, kind="lead")),
-        element(
-            "nav", listing(element("a", text, href=f"#{key}") for key, text in links.items()), aria_label="Contents"
-        ),
+        element("nav", contents, aria_label="Contents"),
         element("main", *parts, id="content"),
     )
-    return f"<!DOCTYPE html>\n{element('html', _head(title), element('body', *body), lang='en')}\n"
-
-
-def _head(title: str) -> Safe:
-    style = (files("irleed") / "report" / "style.css").read_text(encoding="utf-8")
-    return element(
-        "head",
-        element("meta", charset="utf-8"),
-        element("meta", http_equiv="Content-Security-Policy", content=POLICY),
-        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        element("meta", name="color-scheme", content="light dark"),
-        element("title", title),
-        element("style", Safe(style)),
-    )
-
-
-def _notes(warnings: Sequence[str]) -> Safe:
-    return listing(warnings, "short") if warnings else paragraph("Nothing of what was looked for.")
 
 
 def _people(rows: Sequence[Mapping[str, Any]]) -> Safe:
@@ -82,19 +73,19 @@ def _people(rows: Sequence[Mapping[str, Any]]) -> Safe:
 
 
 def _episodes(summary: Mapping[str, Any]) -> list[Safe]:
-    """Lengths and returns, how episodes ended, and which are alike."""
+    """Lengths, returns, ends and repetitions of episodes."""
     ended = sum(row["terminated"] for row in summary["demonstrators"])
     alike = summary["repeated"]
-    said = [
+    lines = [
         f"{counted(ended, 'episode')} ended because the task did, {number(summary['episodes'] - ended)} were cut off.",
         f"{counted(alike['within'], 'episode')} repeat an earlier one of the same demonstrator, "
         f"{number(alike['between'])} one of another. Compared: {alike['compared']}.",
     ]
     if summary["reward"] is not None:
-        said.append(f"Rewards of a step: {_from_to(summary['reward'])}.")
+        lines.append(f"Rewards of a step: {_from_to(summary['reward'])}.")
     spreads = {"length": "Length of an episode", "returns": "Return of an episode"}
     drawn = [_histogram(summary[key], title) for key, title in spreads.items() if summary[key] is not None]
-    return [listing(said), element("div", *drawn, class_="figures")]
+    return [listing(lines), element("div", *drawn, class_="figures")]
 
 
 def _histogram(spread: Mapping[str, Any], title: str) -> Safe:
@@ -103,7 +94,7 @@ def _histogram(spread: Mapping[str, Any], title: str) -> Safe:
 
 
 def _actions(facts: Mapping[str, Any]) -> list[Safe]:
-    """How often each was taken, or how the values of each entry are spread."""
+    """Counts of discrete actions, or a histogram of each entry."""
     parts = _values(facts, "action")
     if facts["histogram"] is not None:
         rows = list(facts["histogram"].items())
@@ -122,13 +113,12 @@ def _actions(facts: Mapping[str, Any]) -> list[Safe]:
 
 def _values(facts: Mapping[str, Any], what: str) -> list[Safe]:
     """Type, shape and ranges."""
-    sides = facts["shape"]
-    shape = " × ".join(str(side) for side in sides) if len(sides) > 1 else counted(math.prod(sides), "number")
-    said = [f"{facts['dtype']}, {shape}, {_from_to(facts)}."]
+    sides, entries = facts["shape"], math.prod(facts["shape"])
+    shape = " × ".join(str(side) for side in sides) if len(sides) > 1 else counted(entries, "number")
+    lines = [f"{facts['dtype']}, {shape}, {_from_to(facts)}."]
     if facts["constant"]:
-        entries = math.prod(facts["shape"])
-        said.append(f"{number(facts['constant'])} of {counted(entries, 'entry', 'entries')} never change.")
-    parts = [listing(said)]
+        lines.append(f"{number(facts['constant'])} of {counted(entries, 'entry', 'entries')} never change.")
+    parts = [listing(lines)]
     if "low" in facts:
         rows = [(str(n), *ends) for n, ends in enumerate(zip(facts["low"], facts["high"], strict=True))]
         parts.append(table(f"Range of every {what} entry", ("Entry", "Lowest", "Highest"), rows, sortable=False))
@@ -140,7 +130,7 @@ def _from_to(ends: Mapping[str, Any]) -> str:
 
 
 def _binned(histogram: Mapping[str, Any], caption: str, across: str, what: str) -> Safe:
-    """A histogram of edges and counts; a single value is a bar of some width."""
+    """A histogram from edges and counts; a single value has a bar of some width."""
     edges, counts = [float(edge) for edge in histogram["edges"]], histogram["counts"]
     if len(counts) == 1:
         half = max(0.5, 1e-6 * abs(edges[0]))
@@ -153,13 +143,13 @@ def _binned(histogram: Mapping[str, Any], caption: str, across: str, what: str) 
 
 
 def _between(low: float, high: float) -> str:
-    """What a bin holds: one whole number, or what lies between two."""
+    """The name of a bin: one whole number, or both ends."""
     middle = (low + high) / 2
     return number(middle) if high - low == 1 and middle == int(middle) else f"{number(low)} to {number(high)}"
 
 
 def _bars(bars: Sequence[tuple[float, float, int, str]], label: str, across: str) -> Safe:
-    """Bars from low to high, as tall as their counts; each says its numbers when pointed at."""
+    """Bars from low to high as tall as their counts, with tooltips."""
     bottom = HEIGHT - FOOT
     x = Axis(bars[0][0], bars[-1][1], LEFT, WIDTH - RIGHT)
     y = linear([float(count) for _, _, count, _ in bars], bottom, TOP, zero=True)
@@ -171,7 +161,7 @@ def _bars(bars: Sequence[tuple[float, float, int, str]], label: str, across: str
     for low, high, count, name in bars:
         left, right, top = x.place(low), x.place(high), y.place(float(count))
         size = {"width": f"{max(right - left - 1, 0.5):g}", "height": f"{bottom - top:g}"}
-        said = element("title", f"{name}: {number(count)}")
-        drawn.append(element("rect", said, x=f"{left + 0.5:g}", y=f"{top:g}", class_="mark group-0", **size))
+        tip = element("title", f"{name}: {number(count)}")
+        drawn.append(element("rect", tip, x=f"{left + 0.5:g}", y=f"{top:g}", class_="mark group-0", **size))
     middle = words((LEFT + WIDTH - RIGHT) / 2, bottom + 34, across, "middle", "axis")
     return drawing(label, WIDTH, HEIGHT, join([*lines, *ups, *acrosses, *drawn, middle]))

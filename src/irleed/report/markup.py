@@ -1,52 +1,81 @@
-"""HTML that cannot be broken by what is in it, and pictures as data URIs."""
+"""HTML in which text is escaped, pages as files, and pictures as data URIs."""
 
 import base64
 import html
 import struct
 import zlib
 from collections.abc import Iterable, Sequence
+from importlib.resources import files
+from pathlib import Path
 
 import numpy as np
 
+from irleed._io.files import beside
 from irleed._io.text import shortened, visible
 from irleed._typing import Shaped
+from irleed.errors import ConfigError
 from irleed.runs.reader import Estimate
 
 COLOUR_TYPES = {1: 0, 3: 2, 4: 6}  # by channels: grey, colour, colour with opacity
-
-
-def data_uri(pixels: Shaped[np.ndarray, "H W C"]) -> str:
-    """Bytes as a PNG picture of 1 (grey), 3 (colour) or 4 channels (with opacity), to be used as an address."""
-    height, width, channels = pixels.shape
-    head = struct.pack(">IIBBBBB", width, height, 8, COLOUR_TYPES[channels], 0, 0, 0)
-    # Every row starts with the number of its filter; 0 is none.
-    rows = np.pad(pixels.reshape(height, width * channels), ((0, 0), (1, 0)))
-    chunks = (b"IHDR", head), (b"IDAT", zlib.compress(rows.tobytes(), 9)), (b"IEND", b"")
-    picture = b"\x89PNG\r\n\x1a\n" + b"".join(_chunk(name, body) for name, body in chunks)
-    return "data:image/png;base64," + base64.b64encode(picture).decode()
-
-
-def _chunk(name: bytes, body: bytes) -> bytes:
-    return struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body))
-
-
 VOID = ("meta", "img", "br")
 LONGEST = 5_000  # characters of a piece of text
 
 
+def data_uri(pixels: Shaped[np.ndarray, "H W C"]) -> str:
+    """A data URI of a PNG image with 1 (grey), 3 (colour) or 4 channels (with opacity)."""
+    height, width, channels = pixels.shape
+    head = struct.pack(">IIBBBBB", width, height, 8, COLOUR_TYPES[channels], 0, 0, 0)
+    # Every row starts with the number of its filter; 0 is none.
+    rows = np.pad(pixels.reshape(height, width * channels), ((0, 0), (1, 0)))
+    picture = b"\x89PNG\r\n\x1a\n"
+    for name, body in ((b"IHDR", head), (b"IDAT", zlib.compress(rows.tobytes(), 9)), (b"IEND", b"")):
+        picture += struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body))
+    return "data:image/png;base64," + base64.b64encode(picture).decode()
+
+
 class Safe(str):
-    """HTML that was made here."""
+    """HTML, in which all text is escaped."""
+
+
+def document(title: str, policy: str, *body: object) -> str:
+    """A whole page; `policy` is what it may load and run, whatever names in the data hold."""
+    head = element(
+        "head",
+        element("meta", charset="utf-8"),
+        element("meta", http_equiv="Content-Security-Policy", content=policy),
+        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        element("meta", name="color-scheme", content="light dark"),
+        element("title", title),
+        element("style", Safe(asset("style.css"))),
+    )
+    return f"<!DOCTYPE html>\n{element('html', head, element('body', *body), lang='en')}\n"
+
+
+def asset(name: str) -> str:
+    """A file that comes with the package."""
+    return (files("irleed") / "report" / name).read_text(encoding="utf-8")
+
+
+def write_page(path: Path, page: str, flag: str) -> Path:
+    """Write a page; where that fails, the error names the `flag` that chooses the path."""
+    try:
+        with beside(path) as file:
+            file.write(page.encode())
+    except OSError as error:
+        got, remedy = error.strerror or str(error), f"choose another with {flag}"
+        raise ConfigError(f"{flag} {path}", got=got, expected="a place to write", remedy=remedy) from error
+    return path
 
 
 def text(value: object) -> Safe:
-    """Anything as it is to be read, without characters that cannot be seen; what is HTML already stays."""
+    """A value as escaped text without invisible characters; HTML stays."""
     if isinstance(value, Safe):
         return value
     return Safe(html.escape(visible("" if value is None else str(value))))
 
 
 def join(parts: Iterable[object]) -> Safe:
-    """One after the other; of a long text the beginning."""
+    """Parts concatenated; long texts are cut."""
     return Safe("".join(text(shortened(part, LONGEST) if type(part) is str else part) for part in parts))
 
 
@@ -61,14 +90,14 @@ def element(tag: str, *children: object, **attributes: object) -> Safe:
 
 
 def part(level: int, title: str, key: str, *children: object) -> Safe:
-    """A section with its heading, which the contents point to."""
+    """A section with its heading, to which the table of contents links."""
     heading = element(f"h{level}", title, id=f"{key}-title")
     # A landmark each, but for the parts of one run among several, which would be too many of the same names.
     return element("section", heading, *children, id=key, aria_labelledby=f"{key}-title" if level == 2 else None)
 
 
 def paragraph(*children: object, kind: str | None = None) -> Safe:
-    """A paragraph; of a kind, such as a note."""
+    """A paragraph; `kind` is its class, such as note."""
     return element("p", *children, class_=kind)
 
 
@@ -78,21 +107,16 @@ def listing(items: Iterable[object], kind: str | None = None) -> Safe:
 
 
 def details(summary: str, *children: object) -> Safe:
-    """What is shown when it is asked for."""
+    """Content that is folded until the user opens it."""
     return element("details", element("summary", summary), *children)
 
 
 def table(caption: str, headings: Sequence[str], rows: Iterable[Sequence[object]], *, sortable: bool = True) -> Safe:
-    """A table whose first column names the rows; numbers are written here, and stay sortable as numbers."""
+    """A table whose first column names the rows; formatted numbers stay sortable."""
     head = element("tr", *(element("th", heading, scope="col") if heading else element("td") for heading in headings))
     body = [element("tr", *(_cell(value, first=n == 0) for n, value in enumerate(row))) for row in rows]
-    inner = element(
-        "table",
-        element("caption", caption),
-        element("thead", head),
-        element("tbody", *body),
-        data_sortable=sortable and len(body) > 1,
-    )
+    parts = element("caption", caption), element("thead", head), element("tbody", *body)
+    inner = element("table", *parts, data_sortable=sortable and len(body) > 1)
     # What is too wide for a phone scrolls in its own box, which the keyboard has to reach.
     return element("div", inner, class_="scroll", tabindex="0", role="group", aria_label=caption)
 
@@ -108,13 +132,13 @@ def _cell(value: object, *, first: bool) -> Safe:
 
 
 def figure(caption: object, drawing: Safe, values: Safe | None = None) -> Safe:
-    """A drawing, what it shows, and the same as a table."""
+    """A drawing with its caption and, folded, the same values as a table."""
     behind = () if values is None else (details("The same as a table", values),)
     return element("figure", element("figcaption", caption), drawing, *behind)
 
 
 def number(value: float | int | None) -> str:
-    """Three digits or so; whole ones as such, with thin spaces between thousands."""
+    """About three digits, whole numbers in full, with thin spaces between thousands."""
     if value is None:
         return "–"
     size = abs(value)

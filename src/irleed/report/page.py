@@ -1,19 +1,51 @@
-"""The page: one HTML file that needs no network and no other file."""
+"""`irleed.report`: the page, one HTML file that needs no network and no other file."""
 
 import base64
 import hashlib
+import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from importlib.resources import files
+from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
-from irleed._io.files import beside
+from irleed._io.text import one_line, shell
 from irleed.errors import ConfigError
-from irleed.report import compare, differences, experiment, expertise, facts, returns, validation
-from irleed.report.markup import Safe, counted, element, join, listed, listing, number, paragraph, part
-from irleed.runs.directory import REPORT
+from irleed.report import comparison, differences, expertise, returns
+from irleed.report.markup import (
+    Safe,
+    asset,
+    counted,
+    details,
+    document,
+    element,
+    join,
+    listed,
+    listing,
+    number,
+    paragraph,
+    part,
+    table,
+    write_page,
+)
+from irleed.runs.directory import REPORT, Fields
 from irleed.runs.reader import ExperimentRun, FitRun, Run, read_run
+
+MOST_PEOPLE = 200
+# Defaults of `irleed fit`, which the command leaves out.
+USUAL = {
+    "algorithm": "irleed", "estimator": "map", "planner": "soft", "members": "8", "steps": "None", "ends": "neutral",
+    "seed": "0", "mdp": "None", "env": "None", "discount": "0.95", "endless": "False", "demonstrator": "data",
+    "action": "None", "clip": "False", "baselines": "False", "expansion": "100.0",
+}  # fmt: skip
+PAPER = """@inproceedings{beliaev2025irleed,
+  title     = {Inverse Reinforcement Learning by Estimating Expertise of Demonstrators},
+  author    = {Beliaev, Mark and Pedarsani, Ramtin},
+  booktitle = {Proceedings of the AAAI Conference on Artificial Intelligence (AAAI-25)},
+  year      = {2025},
+  note      = {Extended version: arXiv:2402.01886}
+}"""
 
 
 def report(runs: str | Path | Sequence[str | Path], out: str | Path | None = None) -> Path:
@@ -31,90 +63,70 @@ def report(runs: str | Path | Sequence[str | Path], out: str | Path | None = Non
         expected, remedy = "where to write the comparison", "give --out report.html"
         raise ConfigError("--out", got="nothing", expected=expected, remedy=remedy)
     path = folders[0] / REPORT if out is None else Path(out)
-    content = page([read_run(folder) for folder in folders]).encode()
-    try:
-        with beside(path) as file:
-            file.write(content)
-    except OSError as error:
-        got, remedy = error.strerror or str(error), "choose another with --out"
-        raise ConfigError(f"--out {path}", got=got, expected="a place to write", remedy=remedy) from error
-    return path
+    return write_page(path, page([read_run(folder) for folder in folders]), "--out")
 
 
 def page(runs: list[Run]) -> str:
-    """The whole page, the same for the same runs."""
-    runs = _told_apart(runs)
+    """The whole page, a function of the runs alone."""
+    runs = _distinct_labels(runs)
     single = len(runs) == 1
     title = f"irleed report: {listed([run.label for run in runs])}"
     if single:
         parts = _parts(runs[0], 2, "run", 1)
     else:
-        parts = [compare.section(runs, 2, "comparison")]
+        parts = [comparison.section(runs, 2, "comparison")]
         parts += [
             part(2, f"Run {run.label}", f"run-{n}", *_parts(run, 3, f"run-{n}", len(runs)))
             for n, run in enumerate(runs)
         ]
-    parts.append(facts.reproduce(runs, 2, "reproduce"))
+    parts.append(reproduce(runs, 2, "reproduce"))
     lead = paragraph(_subject(runs[0]) if single else f"{counted(len(runs), 'run')} side by side.", kind="lead")
-    body = (
+    digest = base64.b64encode(hashlib.sha256(asset("script.js").encode()).digest()).decode()
+    return document(
+        title,
+        f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{digest}'",
         element("a", "Skip to the content", href="#content", class_="skip"),
         element("header", element("h1", title), lead),
         _contents(runs),
         element("main", *parts, id="content", tabindex="-1"),
-        element("footer", facts.made_by(runs)),
-        element("script", Safe(_own("script.js"))),
-    )
-    return f"<!DOCTYPE html>\n{element('html', _head(title), element('body', *body), lang='en')}\n"
-
-
-def _head(title: str) -> Safe:
-    """Nothing is fetched, and no script runs but the page's own, whatever the data hold."""
-    digest = base64.b64encode(hashlib.sha256(_own("script.js").encode()).digest()).decode()
-    policy = f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
-    return element(
-        "head",
-        element("meta", charset="utf-8"),
-        element("meta", http_equiv="Content-Security-Policy", content=policy),
-        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        element("meta", name="color-scheme", content="light dark"),
-        element("title", title),
-        element("style", Safe(_own("style.css"))),
+        element("footer", made_by(runs)),
+        element("script", Safe(asset("script.js"))),
     )
 
 
 def _parts(run: Run, level: int, key: str, runs: int) -> list[Safe]:
-    """The sections of one run among so many, which share the room for pictures."""
+    """The sections of one run; all runs of a page share a limit for pictures."""
     if isinstance(run, ExperimentRun):
-        return [_short(run, level, key), *experiment.sections(run, level, key)]
+        return [_short(run, level, key), *comparison.experiment_sections(run, level, key)]
     where = differences.departures(run, key, runs) if run.networks else differences.maps(run, runs)
     return [
         _short(run, level, key),
         returns.section(run, level, f"{key}-returns", returns.MOST_FILM // runs),
-        *([compare.beside(run, level, f"{key}-beside")] if run.baselines or run.unfinished else []),
+        *([comparison.beside(run, level, f"{key}-beside")] if run.baselines or run.unfinished else []),
         expertise.section(run, level, f"{key}-who"),
-        *([] if run.validation is None else [validation.section(run.validation, level, f"{key}-scores")]),
+        *([] if run.validation is None else [expertise.scores_section(run.validation, level, f"{key}-scores")]),
         *([part(level, "Where they differ", f"{key}-where", *where)] if where else []),
         returns.learning(run, level, f"{key}-curve"),
-        facts.section(run, level, f"{key}-data"),
+        data_section(run, level, f"{key}-data"),
     ]
 
 
 def _short(run: Run, level: int, key: str) -> Safe:
-    """What to take away, first."""
+    """The main results."""
     title = "In short"
     if isinstance(run, ExperimentRun):
-        said = [*experiment.said(run), *_warned(run.results.warnings)]
-        return part(level, title, f"{key}-short", listing(said, "short"))
-    points = [returns.said(run)[0]]
-    if expertise.judged(run):
+        points = [*comparison.conclusions(run), *_warned(run.results.warnings)]
+        return part(level, title, f"{key}-short", listing(points, "short"))
+    points = [returns.conclusions(run)[0]]
+    if expertise.has_ranking(run):
         order = expertise.compared(run)
         first, last = order[0], order[-1]
         points.append(
             f"{'Most skilled' if run.by_skill else 'Most precise'}: {first.name} ({number(first.quality.value)}); "
-            f"least: {last.name} ({number(last.quality.value)}). {expertise.said(run)[0]}"
+            f"least: {last.name} ({number(last.quality.value)}). {expertise.conclusions(run)[0]}"
         )
     else:
-        points.append(expertise.said(run)[0])
+        points.append(expertise.conclusions(run)[0])
     points += _warned(run.warnings)
     return part(level, title, f"{key}-short", listing(points, "short"))
 
@@ -150,14 +162,107 @@ def _contents(runs: list[Run]) -> Safe:
     return element("nav", listing(element("a", name, href=f"#{key}") for key, name in links), aria_label="Contents")
 
 
-def _told_apart(runs: list[Run]) -> list[Run]:
-    """Folders of the same name are called by their whole path, and one that is named twice is numbered."""
+def _distinct_labels(runs: list[Run]) -> list[Run]:
+    """Labels that differ: folders of the same name by their whole path, and the same folder numbered."""
     count = Counter(run.label for run in runs)
     named = [replace(run, label=run.folder) if count[run.label] > 1 else run for run in runs]
     again = Counter(run.label for run in named)
     return [replace(run, label=f"{run.label} ({n})") if again[run.label] > 1 else run for n, run in enumerate(named, 1)]
 
 
-def _own(name: str) -> str:
-    """A file that comes with the package."""
-    return (files("irleed") / "report" / name).read_text(encoding="utf-8")
+def data_section(run: FitRun, level: int, key: str) -> Safe:
+    """The data that was learned from."""
+    if run.facts is None:
+        return part(level, "The data", key, paragraph(f"The run says only where they were: {run.config.get('data')}."))
+    facts, people = run.facts, run.facts.inners("demonstrators")
+    seen, done = facts.inner("observation"), facts.inner("action")
+    counts = (
+        f"{number(facts.whole('transitions'))} transitions in {number(facts.whole('episodes'))} episodes of "
+        f"{number(len(people))} demonstrators. Observations: {_kind(seen)}. Actions: {_kind(done)}."
+    )
+    earned = {row.name: row for row in run.demonstrated}
+    rows = [
+        (
+            person.text("name"), person.whole("episodes"), person.whole("transitions"), person.number("mean_length"),
+            earned.get(person.text("name")), person.whole("terminated"), person.whole("truncated"),
+        )
+        for person in people[:MOST_PEOPLE]
+    ]  # fmt: skip
+    headings = ["demonstrator", "episodes", "transitions", "mean length", "mean return", "ended", "cut off"]
+    more = f"; the first {MOST_PEOPLE} of {len(people)}" if len(people) > MOST_PEOPLE else ""
+    odd = [warning for warning in facts.texts("warnings") if warning not in run.warnings]  # which the main results show
+    notes = [paragraph("What is odd about them:"), listing(odd)] if odd else []
+    return part(level, "The data", key, paragraph(counts), *notes, table(f"Who showed what{more}", headings, rows))
+
+
+def _kind(values: Fields) -> str:
+    shape = " × ".join(number(side) for side in values.numbers("shape")) or "one number"
+    return f"{shape} ({values.text('dtype')}, from {number(values.number('min'))} to {number(values.number('max'))})"
+
+
+def reproduce(runs: list[Run], level: int, key: str) -> Safe:
+    """The commands, the settings, and the references."""
+    commands = [element("pre", element("code", command(run))) for run in runs]
+    settings = [details(f"All settings of {run.label}", _settings(run)) for run in runs]
+    cite = (
+        f"For the method, cite the paper; for the numbers, say irleed {version('irleed')} and the commands above.",
+        element("pre", element("code", PAPER)),
+    )
+    again = paragraph("On the same data and versions, these commands make the same run again:")
+    return part(level, "Reproduce and cite", key, again, *commands, *settings, paragraph(cite[0]), cite[1])
+
+
+def command(run: Run) -> str:
+    """The shell command that makes the run again, on one line."""
+    if isinstance(run, ExperimentRun):
+        return shell(["irleed", "experiment", run.results.experiment, *_flags(run.config), "--out", "AGAIN"])
+    reading = run.config.get("reading")
+    settings = run.config | (reading if isinstance(reading, dict) else {})
+    if "python" in settings:  # some of what was given to `irleed.fit` was in memory
+        return f"# in Python: {one_line(settings['python'])}, with the settings below"
+    settings["members"] = settings.get("members", settings.get("seeds", "8"))  # as older runs call them
+    words = ["irleed", "fit", str(settings.get("data", "DATA"))]
+    for name, usual in USUAL.items():
+        value = str(settings.get(name, usual))
+        if value != usual:
+            words += [f"--{name}"] if usual == "False" else [f"--{name}", value]
+    own = settings.get("settings")
+    for name, value in own.items() if isinstance(own, dict) else ():
+        words += ["--set", f"{name}={value}"]
+    chosen = settings.get("obs")
+    if isinstance(chosen, list) and chosen:
+        words += ["--obs", *map(str, chosen)]
+    return shell([*words, "--out", "AGAIN"])
+
+
+def _flags(config: Mapping[str, Any]) -> list[str]:
+    """Settings of an experiment as flags of its command."""
+    words = []
+    for name, value in config.items():
+        flag = f"--{name.replace('_', '-')}"
+        if name == "out" or value is None or value is False or value == []:
+            continue
+        words += (
+            [flag] if value is True else [flag, *map(str, value)] if isinstance(value, list) else [flag, str(value)]
+        )
+    return words
+
+
+def _settings(run: Run) -> Safe:
+    rows = [(name, _plain(value)) for name, value in run.config.items()]
+    if isinstance(run, FitRun) and run.provenance is not None:
+        rows += [(name, _plain(value)) for name, value in run.provenance.items() if name != "config"]
+        rows += [(name, _plain(v)) for name, v in run.provenance.get("config", {}).items() if name not in run.config]
+    return table(f"Settings of {run.label}", ["setting", "value"], rows, sortable=False)
+
+
+def _plain(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def made_by(runs: list[Run]) -> Safe:
+    """The footer."""
+    folders = listed([run.folder for run in runs])
+    return paragraph(
+        f"Made by irleed {version('irleed')} from {folders}. This page needs no network and no other file."
+    )

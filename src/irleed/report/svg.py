@@ -1,4 +1,4 @@
-"""Plots as inline SVG: colours are the page's variables, so that both themes and paper work; sizes suit a phone."""
+"""Plots as inline SVG, in the page's colours, which suit both themes and paper, and of a size that suits a phone."""
 
 import math
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ SHAPES = ("M-5 0a5 5 0 1 0 10 0a5 5 0 1 0-10 0z", "M-4.5-4.5h9v9h-9z", "M0-6l5.5
 
 @dataclass(frozen=True)
 class Axis:
-    """From values to places between `start` and `end`, and the values that are written beside it."""
+    """A scale from values to coordinates between `start` and `end`, and its ticks."""
 
     low: float
     high: float
@@ -26,7 +26,7 @@ class Axis:
     log: bool = False
 
     def place(self, value: float) -> float:
-        """Where a value is; beyond the ends, at the end."""
+        """The coordinate of a value, clipped to the axis."""
         low, high, at = (
             math.log(v) if self.log else v for v in (self.low, self.high, min(max(value, self.low), self.high))
         )
@@ -34,7 +34,7 @@ class Axis:
 
     @property
     def ticks(self) -> list[float]:
-        """Round values, four or so."""
+        """About four round values."""
         if self.log:
             first, last = math.floor(math.log10(self.low)), math.ceil(math.log10(self.high))
             decades = range(first, last + 1, max(1, (last - first) // 5))
@@ -50,7 +50,7 @@ class Axis:
 
 
 def linear(values: Sequence[float], start: float, end: float, *, zero: bool = False) -> Axis:
-    """An axis that shows all values, with a little room."""
+    """A linear axis of all values, with a margin."""
     low, high = min(values), max(values)
     if zero:
         low, high = min(low, 0.0), max(high, 0.0)
@@ -60,7 +60,7 @@ def linear(values: Sequence[float], start: float, end: float, *, zero: bool = Fa
 
 
 def logarithmic(estimates: Sequence[Estimate], start: float, end: float) -> Axis:
-    """An axis that shows all estimates, and intervals as far as they can be read."""
+    """A logarithmic axis of all estimates, and of intervals up to a limit."""
     positive = [e.value for e in estimates if e.value > 0] or [1.0]
     lows = [e.low for e in estimates if e.low is not None and e.low > 0] or positive
     highs = [e.high for e in estimates if e.high is not None] or positive
@@ -70,7 +70,7 @@ def logarithmic(estimates: Sequence[Estimate], start: float, end: float) -> Axis
 
 
 def drawing(label: str, width: float, height: float, *parts: object, kind: str = "plot") -> Safe:
-    """An image to those who cannot see it, described by its label; the table beside it has the values."""
+    """An SVG image with a label for screen readers; the table beside it has the values."""
     return element(
         "svg", *parts, viewBox=f"0 0 {width:g} {height:g}", role="img", aria_label=label, class_=kind,
         xmlns="http://www.w3.org/2000/svg",
@@ -78,7 +78,7 @@ def drawing(label: str, width: float, height: float, *parts: object, kind: str =
 
 
 def words(x: float | int, y: float | int, content: str, anchor: str = "start", kind: str | None = None) -> Safe:
-    """Text at a place."""
+    """Text at coordinates."""
     return element("text", content, x=f"{x:g}", y=f"{y:g}", text_anchor=anchor, class_=kind)
 
 
@@ -90,7 +90,7 @@ def stroke(x1: float | int, y1: float | int, x2: float | int, y2: float | int, k
 def forest(
     rows: Sequence[tuple[Estimate, int]], *, label: str, axis: str, log: bool = False, references: Sequence[float] = ()
 ) -> Safe:
-    """Estimates with their intervals, one below the other, each of a group that has its own colour and shape.
+    """A forest plot of estimates with intervals, each of a group with its own colour and shape.
 
     `references` are values that dashed lines mark.
     """
@@ -183,12 +183,12 @@ def line(points: Sequence[tuple[float, float]], *, label: str, across: str, up: 
 
 
 def dots(places: Sequence[tuple[float, float]]) -> str:
-    """A path that has a dot at every place, where ends of strokes are round."""
+    """A path with a dot at each of the coordinates, drawn by strokes with round ends."""
     return "".join(f"M{x:g} {y:g}h0" for x, y in places)
 
 
 def shortened(name: str) -> str:
-    """A name as far as there is room for it."""
+    """A name, cut to the room there is."""
     return name if len(name) <= LONGEST_NAME else name[: LONGEST_NAME - 1] + "…"
 
 

@@ -1,22 +1,23 @@
-"""Where many policies play and many agents learn at once: an environment on the device, or one on the host."""
+"""Backends in which many policies play and many agents learn at once, on the device or on the host; evaluation."""
 
 from irleed.envs.jax import CartPole
-from irleed.rollout.base import AbstractBackend, counted, greedy_action, policy_returns, sampled_action
-from irleed.rollout.device import DeviceBackend
-from irleed.rollout.host import HostBackend
+from irleed.rollout.backends import (
+    AbstractBackend,
+    DeviceBackend,
+    HostBackend,
+    greedy_action,
+    learn_and_evaluate,
+    policy_returns,
+    sampled_action,
+)
+from irleed.rollout.evaluation import Played, ReturnEstimate, demonstrated
 
 __all__ = [
-    "AbstractBackend",
-    "DeviceBackend",
-    "HostBackend",
-    "counted",
-    "greedy_action",
-    "make_backend",
-    "policy_returns",
-    "sampled_action",
-]
+    "AbstractBackend", "DeviceBackend", "HostBackend", "Played", "ReturnEstimate", "demonstrated", "greedy_action",
+    "learn_and_evaluate", "make_backend", "policy_returns", "sampled_action",
+]  # fmt: skip
 
 
 def make_backend(env_id: str, workers: int = 0) -> AbstractBackend:
-    """The environment of this Gymnasium id; on the device where it is written in JAX, which CartPole-v1 is."""
+    """The environment of this Gymnasium id, on the device where it is written in JAX (CartPole-v1)."""
     return DeviceBackend(CartPole()) if env_id == "CartPole-v1" else HostBackend(env_id, workers)

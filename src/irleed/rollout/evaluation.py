@@ -1,4 +1,4 @@
-"""What a policy does in an environment: whole episodes, and their returns."""
+"""Episodes of a policy in an environment, and their returns."""
 
 import dataclasses
 import math
@@ -12,17 +12,17 @@ import numpy as np
 from scipy.stats import t as student
 
 from irleed._typing import Array, Bool, Float, Key, Shaped
-from irleed.data.demonstrations import Demonstrations
-from irleed.envs.step import AbstractEnv
+from irleed.data import Demonstrations
+from irleed.envs import AbstractEnv
 from irleed.model.expertise import INTERVAL
-from irleed.policies.actor import AbstractActor
+from irleed.policies import AbstractActor
 
 # From a key and an observation to an action.
 Act = Callable[[Key, Shaped[Array, "..."]], Shaped[Array, "..."]]
 
 
 class Played(eqx.Module):
-    """An episode, padded to the horizon; steps that are not `alive` were not taken. With leading axes, many."""
+    """An episode, padded to the horizon with steps that are not `alive`; or many, with leading axes."""
 
     obs: Shaped[Array, "..."]
     next_obs: Shaped[Array, "..."]
@@ -38,7 +38,7 @@ class Played(eqx.Module):
 
 
 def play(key: Key, env: AbstractEnv, act: Act) -> Played:
-    """One episode from its start to its end."""
+    """One whole episode."""
     reset_key, loop_key = jax.random.split(key)
 
     def step(carry, number):
@@ -54,7 +54,7 @@ def play(key: Key, env: AbstractEnv, act: Act) -> Played:
 
 
 def returns(key: Key, env: AbstractEnv, policy: AbstractActor, episodes: int, *, greedy: bool) -> Float[Array, " E"]:
-    """Returns of so many episodes, by the greedy actions or by sampled ones."""
+    """Episode returns by greedy or by sampled actions."""
 
     def one(own):
         return play(own, env, lambda act_key, obs: policy.act(act_key, obs, greedy)).total
@@ -64,7 +64,7 @@ def returns(key: Key, env: AbstractEnv, policy: AbstractActor, episodes: int, *,
 
 @dataclasses.dataclass(frozen=True)
 class ReturnEstimate:
-    """Mean return of so many episodes, and the 90 % interval of that mean; NaN for a single episode."""
+    """The mean return of `episodes` episodes and its 90 % interval, NaN for a single episode."""
 
     who: str
     episodes: int
@@ -74,7 +74,7 @@ class ReturnEstimate:
 
     @classmethod
     def of(cls, who: str, returns: Float[Array, " E"]) -> "ReturnEstimate":
-        """From the returns, by Student's distribution."""
+        """From returns, by Student's t distribution."""
         count, mean = len(returns), float(np.mean(returns))
         if count == 1:
             return cls(who, count, mean, math.nan, math.nan)
@@ -82,12 +82,12 @@ class ReturnEstimate:
         return cls(who, count, mean, mean - margin, mean + margin)
 
     def plain(self) -> dict[str, Any]:
-        """For JSON, where NaN is null."""
+        """As a dictionary for JSON, in which NaN is None."""
         return {key: None if value != value else value for key, value in vars(self).items()}
 
 
 def demonstrated(data: Demonstrations) -> tuple[ReturnEstimate, ...]:
-    """What each demonstrator earned in the data; nothing if they say nothing of rewards."""
+    """The mean return of each demonstrator in the data; empty if the data have no rewards."""
     returns = data.returns()
     if returns is None:
         return ()

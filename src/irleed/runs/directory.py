@@ -137,11 +137,15 @@ def _check_place(folder: Path, resume: bool) -> None:
 
 
 def _check_links(folder: Path) -> None:
-    """Refuse a run with links that lead out of it: writing or removing them would change other files."""
+    """Refuse a run with links that lead out of it: writing or removing them would change other files.
+
+    Pipes and devices are refused as well, before hours of work.
+    """
     with writing(folder):
         within = (folder / BASELINES).iterdir() if (folder / BASELINES).is_dir() else ()
         for path in (*(folder / name for name in (RUN, "wandb", *WRITTEN)), *within):
-            inside(folder, path)
+            if inside(folder, path).exists() and not (path.is_file() or path.is_dir()):
+                refuse(str(path), "a device or pipe", "a file or a folder", "remove it")
 
 
 def _continued(folder: Path, config: Mapping[str, object], data: str, resume: bool) -> OpenRun:
@@ -254,16 +258,16 @@ def read_lines(path: Path) -> list["Fields"]:
     return [Fields(f"{path}, line {number}", value) for number, value in enumerate(found, 1)]
 
 
-def content(path: Path, most: int) -> bytes:
+def content(path: Path, most: int, remedy: str = AGAIN) -> bytes:
     """The bytes of a file in the folder of a run; refused if it is outside, not a file, or larger than `most`."""
     try:
         if inside(path.parent, path).exists() and not path.is_file():  # a pipe would be waited for
-            refuse(str(path), "a folder, device or pipe", "a file")
+            refuse(str(path), "a folder, device or pipe", "a file", remedy)
         if path.stat().st_size > most:
-            refuse(str(path), f"{path.stat().st_size} bytes", f"at most {most}")
+            refuse(str(path), f"{path.stat().st_size} bytes", f"at most {most}", remedy)
         return path.read_bytes()
     except OSError as error:
-        refuse(str(path), error.strerror or str(error), "a file that can be read")
+        refuse(str(path), error.strerror or str(error), "a file that can be read", remedy)
 
 
 def _json_text(path: Path) -> str:

@@ -13,6 +13,7 @@ from irleed._io.files import file_digest
 from irleed._io.text import name
 from irleed.data import ReadOptions
 from irleed.data.formats import inside
+from irleed.data.validation import LONGEST as LONGEST_NAME
 from irleed.policies import Policy, load_policy
 from irleed.runs.directory import ANSWER, BASELINES, POLICY, RUN, Fields, content, read_json, read_lines, refuse
 from irleed.runs.results import RESULTS, Results, Validation, read_results, read_validation
@@ -185,9 +186,10 @@ def read_run(folder: Path, beside: bool = True) -> Run:
     try:
         if not folder.is_dir():
             refuse(str(folder), "a file" if folder.exists() else "nothing", "a run directory", MAKE)
-    except OSError as error:  # a name that is too long
+        experiment = (folder / RESULTS).exists()
+    except OSError as error:  # a name that is too long, or a folder that may not be searched
         refuse(str(folder), error.strerror or str(error), "a run directory", MAKE)
-    if (folder / RESULTS).exists():
+    if experiment:
         return ExperimentRun(folder.resolve().name, str(folder), read_results(folder / RESULTS))
     if not (folder / ANSWER).exists() and (folder / RUN).exists():
         remedy = "finish it: the same command with --resume goes on"
@@ -200,7 +202,7 @@ def read_run(folder: Path, beside: bool = True) -> Run:
     answer = read_json(folder / ANSWER)
     check_files(folder, answer)
     run = _fit(folder, answer)
-    done = {each: (each / ANSWER).exists() for each in (_folders(folder, folder / BASELINES) if beside else ())}
+    done = _baselines(folder) if beside else {}
     found = [read_run(each, beside=False) for each, answered in done.items() if answered]
     return replace(
         run,
@@ -219,11 +221,12 @@ def read_fit(folder: Path, remedy: str = "name a folder made by `irleed fit DATA
     return found
 
 
-def _folders(run: Path, place: Path) -> list[Path]:
-    """The subfolders of a folder of a run; links out of the run are refused."""
+def _baselines(run: Path) -> dict[Path, bool]:
+    """The subfolders of a run for other methods, and whether each has an answer; links out of the run are refused."""
+    place = run / BASELINES
     try:
         found = sorted(inside(run, place).iterdir()) if place.is_dir() else []
-        return [each for each in found if inside(run, each).is_dir()]
+        return {each: (each / ANSWER).exists() for each in found if inside(run, each).is_dir()}
     except OSError as error:
         refuse(str(place), error.strerror or str(error), "a folder that can be read")
 
@@ -341,7 +344,7 @@ def _person(row: Fields) -> Person:
     if precision.value < 0:
         refuse(f"{row.where}, precision", precision.value, "a number from 0")
     return Person(
-        name=row.text("name"),
+        name=row.text("name", LONGEST_NAME),
         transitions=row.number("transitions"),
         precision=precision,
         bias=None if row.maybe("bias") is None else _estimate(row, "bias"),

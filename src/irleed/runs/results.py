@@ -155,6 +155,7 @@ def _row(row: Fields, first: bool) -> Row:
 
 
 VALIDATION, VALIDATION_VERSION = "validation.json", 1
+MOST = 100  # estimates, statistics, notes
 NUMBERS = ("spearman", "low", "high", "partial", "partial_low", "partial_high")
 
 
@@ -249,9 +250,12 @@ def read_validation(folder: Path) -> Validation | None:
     names = tuple(found.texts("names"))
     columns = found.inner("values").plain()
     values = {name: _column(found, name, column, len(names)) for name, column in columns.items()}
-    estimates, trivial, episodes = (
-        tuple(map(_agreement, found.inners(name))) for name in ("estimates", "trivial", "episodes")
-    )
+    lists = {name: found.inners(name) for name in ("estimates", "trivial", "episodes")}
+    given, notes = tuple(found.texts("given")), tuple(found.texts("notes"))
+    longest = max(map(len, (*lists.values(), columns, given, notes)))
+    if not columns or longest > MOST:
+        refuse(str(path), f"{len(columns)} estimates of people, and a list of {longest}", f"1 to {MOST}")
+    estimates, trivial, episodes = (tuple(map(_agreement, rows)) for rows in lists.values())
     return Validation(
         score=found.text("score"),
         names=names,
@@ -260,9 +264,9 @@ def read_validation(folder: Path) -> Validation | None:
         estimates=estimates,
         trivial=trivial,
         episodes=episodes,
-        given=tuple(found.texts("given")),
+        given=given,
         said=found.text("said", 1_000),
-        notes=tuple(found.texts("notes")),
+        notes=notes,
     )
 
 
@@ -270,6 +274,9 @@ def _agreement(row: Fields) -> Agreement:
     numbers = {name: row.maybe(name) if name in row else None for name in NUMBERS}
     if numbers["spearman"] is not None and not -1.001 <= numbers["spearman"] <= 1.001:
         refuse(f"{row.where}, spearman", numbers["spearman"], "a number from -1 to 1")
+    for low, high in (("low", "high"), ("partial_low", "partial_high")):
+        if (numbers[low] or 0.0) > (numbers[high] or 0.0):
+            refuse(row.where, f"an interval from {numbers[low]} to {numbers[high]}", "its low end first")
     reason = row.text("reason") if "reason" in row else None
     return Agreement(row.text("name"), row.flag("trivial"), row.whole("people"), reason=reason, **numbers)
 

@@ -4,16 +4,9 @@
 - `critics`: demonstrators who act by a trained critic; `policies`: trained policies; `experts`: how either is trained.
 """
 
-from irleed.simulation.critics import CriticDemonstrator, draw_demonstrators, load_critic, to_demonstrations
+from irleed.simulation.critics import CriticDemonstrator, draw_demonstrators, load_critic, teacher, to_demonstrations
 from irleed.simulation.mdp import Truth, simulate
-from irleed.simulation.policies import teacher
 
 __all__ = [
-    "CriticDemonstrator",
-    "Truth",
-    "draw_demonstrators",
-    "load_critic",
-    "simulate",
-    "teacher",
-    "to_demonstrations",
-]
+    "CriticDemonstrator", "Truth", "draw_demonstrators", "load_critic", "simulate", "teacher", "to_demonstrations",
+]  # fmt: skip

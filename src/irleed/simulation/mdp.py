@@ -1,4 +1,4 @@
-"""Demonstrators of known precision and bias, and what they do: data for which the answer is known."""
+"""`irleed.simulate`: demonstrations in a finite MDP from demonstrators of known precision and bias."""
 
 from typing import NamedTuple
 
@@ -11,23 +11,23 @@ from irleed._compute import in_double_precision
 from irleed._typing import Array, Float, Key, Scalar
 from irleed.algorithms.tabular.planning import AbstractPlanner, Reward, Soft, by_action
 from irleed.algorithms.tabular.visitation import Rollout, rollout
-from irleed.data.demonstrations import Demonstrations
+from irleed.data import Demonstrations
 from irleed.envs.mdp import FiniteMDP
 from irleed.errors import ConfigError
-from irleed.model.demonstrators import perceived
+from irleed.model import perceived
 
 SOFT = Soft()
 
 
 class Skill(NamedTuple):
-    """Precision and bias as drawn, in no gauge."""
+    """Precision and bias as drawn, without a gauge."""
 
     precision: Float[Array, " D"]
     bias: Float[Array, "D F"]
 
 
 class Truth(eqx.Module):
-    """What a simulated data set was made from. The precision is the raw one, in no gauge."""
+    """True parameters of a simulated data set; precisions are as drawn, without a gauge."""
 
     precision: Float[Array, " D"]
     bias: Float[Array, "D F"]
@@ -61,8 +61,8 @@ def simulate_rollouts(
 ) -> Rollout:
     """Episodes of every demonstrator, with leading axes D, E.
 
-    Demonstrators plan with `plan_mdp`, by default the MDP they act in. Without `weights` they pursue `mdp.reward`: this
-    is for MDPs without features.
+    Demonstrators plan with `plan_mdp`, by default the MDP they act in. Without `weights`, which is for MDPs without
+    features, the reward is `mdp.reward`.
     """
     weights = true_weights(mdp) if weights is None else weights
     planned = mdp if plan_mdp is None else plan_mdp
@@ -99,13 +99,13 @@ def simulate(
     endless: bool = False,
     weights: Float[Array, " F"] | None = None,
 ) -> tuple[Demonstrations, Truth]:
-    """Draw demonstrators and record so many demonstrations of each; the data, and the truth behind it.
+    """Draw demonstrators and record demonstrations of each; returns the data and the true parameters.
 
     **Arguments:**
 
     - `key`: a key, or a seed.
     - `demonstrations`: recorded episodes of each demonstrator, of at most `horizon` steps.
-    - `planner`: how demonstrators plan; with `endless`, as if no state absorbed.
+    - `planner`: how demonstrators plan; with `endless`, as if no state were terminal.
     - `max_precision`, `accuracy`: see `sample_demonstrators`.
     - `weights`: the true reward weights, needed where the MDP has features. Without them the true reward is
       `mdp.reward`; if that is a table by state and action, each demonstrator adds their bias to it state by state.
@@ -177,13 +177,8 @@ def _check(mdp: FiniteMDP, demonstrators, demonstrations, horizon, max_precision
         expected = "a finite number from 0"
         raise ConfigError("simulate, max_precision", got=max_precision, expected=expected, remedy="choose, say, 5")
     if not accuracy > 0:
-        raise ConfigError(
-            "simulate, accuracy", got=accuracy, expected="above 0", remedy="choose, say, 4, or inf for no bias"
-        )
+        remedy = "choose, say, 4, or inf for no bias"
+        raise ConfigError("simulate, accuracy", got=accuracy, expected="above 0", remedy=remedy)
     if np.any(np.asarray(mdp.initial)[np.asarray(mdp.terminal)] > 0):
-        raise ConfigError(
-            "simulate, initial distribution",
-            got="a terminal state to start in",
-            expected="states to act in",
-            remedy="start elsewhere: an episode without actions demonstrates nothing",
-        )
+        got, remedy = "a terminal state to start in", "start elsewhere: an episode without actions demonstrates nothing"
+        raise ConfigError("simulate, initial distribution", got=got, expected="states to act in", remedy=remedy)

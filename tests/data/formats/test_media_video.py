@@ -17,7 +17,7 @@ import pytest
 from PIL import Image
 
 from irleed.data import lazy
-from irleed.data.formats import ReadOptions
+from irleed.data.formats import ReadOptions, lerobot
 from irleed.data.formats import media as video
 from irleed.data.formats.lerobot import FORMAT
 from irleed.data.lazy import LazyRows
@@ -250,3 +250,9 @@ def test_a_damaged_video_is_decoded_or_refused(tmp_path, codec):
             assert len(str(error).splitlines()) == 1
             refused += 1
     assert refused >= 15  # those that were cut at least
+
+
+def test_a_size_that_is_true_is_no_number():
+    """JSON's `true` counts as a whole number in Python, and as none in NumPy."""
+    with pytest.raises(DataError, match="height, width and 3 channels"):
+        lerobot._shape({"shape": [True, 8, 3]}, "info.json")

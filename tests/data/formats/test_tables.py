@@ -1,5 +1,7 @@
 """Tables are read row by row, whoever wrote them; what is not a table of steps is refused in one line."""
 
+import os
+
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -261,3 +263,12 @@ def test_episodes_count_besides_their_numbers(tmp_path, monkeypatch):
     with pytest.raises(DataError, match="--expansion"):
         FORMAT.read(tmp_path / "data.csv", ReadOptions(expansion=50.0))
     assert FORMAT.read(tmp_path / "data.csv", ReadOptions()).episodes == 100
+
+
+def test_a_csv_file_made_long_without_content_is_refused_unread(tmp_path):
+    """Its zero bytes begin behind what is read for the header; Arrow would read gigabytes of them as one value."""
+    path = tmp_path / "steps.csv"
+    path.write_text("episode,obs_0,action\n" + "0,1,1\n" * 200_000)
+    os.truncate(path, 1 << 32)
+    with pytest.raises(DataError, match="zero bytes at its end"):
+        FORMAT.read(path, ReadOptions())

@@ -129,14 +129,14 @@ def _arrays(
     table: Any, name: str, where: str, maps: list[tuple[Path, Any]] | None = None
 ) -> list[np.ndarray | LazyRows]:
     """The array of each trajectory; lazy if its file is in `maps`."""
-    arrays, kind = [], table.schema.field(name).type
+    arrays, kind, types = [], table.schema.field(name).type, library("pyarrow", "formats").types
     if _has_views(kind):  # many rows may share the same numbers: a small file, and any amount of memory
         refuse(f"{where}, {name}", str(kind)[:80], "lists of numbers", "write the folder again")
     for i, row in enumerate(table.column(name)):
         values, place = getattr(row, "values", None), f"{where}, trajectory {i}, {name}"
         if values is None:
             refuse(place, kind if row.is_valid else "nothing", "a list of numbers", "store one list a trajectory")
-        values, shape = _flat(values, place)
+        values, shape = _flat(values, place, types)
         stored = _in_file(values, shape, maps or [])
         arrays.append(values.to_numpy(zero_copy_only=False).reshape(shape) if stored is None else LazyRows.of(stored))
     return arrays
@@ -151,9 +151,8 @@ def _has_views(kind: Any) -> bool:
     return any(_has_views(kind.field(i).type) for i in range(kind.num_fields))
 
 
-def _flat(values: Any, where: str) -> tuple[Any, tuple[int, ...]]:
-    """The numbers in nested lists of equal lengths, without a copy, and their shape."""
-    types = library("pyarrow", "formats").types
+def _flat(values: Any, where: str, types: Any) -> tuple[Any, tuple[int, ...]]:
+    """The numbers in nested lists of equal lengths, without a copy, and their shape; `types` is Arrow's."""
     shape = [len(values)]
     while True:
         values = getattr(values, "storage", values)

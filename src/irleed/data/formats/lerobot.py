@@ -1,5 +1,6 @@
 """LeRobot v3 folders: observations and actions of robots in Parquet files and videos; and weights for them."""
 
+import os
 import re
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -69,7 +70,7 @@ def seen(name: str, info: Mapping[str, Any], frames: Any, files: Files, about: F
 def _shape(feature: Mapping[str, Any], where: str) -> tuple[int, int, int]:
     """Height, width and channels, whatever their order in the folder."""
     shape, names = feature.get("shape"), feature.get("names")
-    sizes = shape if isinstance(shape, list) and all(isinstance(n, int) and 0 < n <= LARGEST for n in shape) else []
+    sizes = shape if isinstance(shape, list) and all(type(n) is int and 0 < n <= LARGEST for n in shape) else []
     if len(sizes) != 3 or 3 not in (sizes[0], sizes[-1]):
         got = f"shape {printable(str(shape)[:100])}"
         refuse(where, got, "height, width and 3 channels", "choose another camera")
@@ -255,8 +256,8 @@ def _write(out: Path, columns: Mapping[str, ArrayLike]) -> None:
         refuse(out, lengths, "one value for each weight in each column", "give columns of equal lengths")
     if not np.all(np.isfinite(entries["weight"])):
         refuse(out, "weights that are not finite", "finite numbers", "leave these episodes out")
-    if out.exists() or not out.parent.is_dir():
-        got = "an existing file" if out.exists() else "a folder that does not exist"
+    if os.path.lexists(out) or not os.path.isdir(out.parent):
+        got = "an existing file" if os.path.lexists(out) else "a folder that does not exist"
         refuse(out, got, "a new file in an existing folder", "name another one")
     try:
         with beside(out) as file:

@@ -438,6 +438,8 @@ def _read_csv(path: Path, reading: ReadOptions, budget: Budget) -> Any:
     header = _header(path, 1 << 20)
     if header is None:
         refuse(path, "no column 'episode' in its first line", "a table with one", "name the columns in the first line")
+    if b"\0" in _ends(path)[1]:  # a file that was made long without content
+        refuse(path, "zero bytes at its end", "lines of text", "copy or write it again")
     delimiter, names = header
     texts = {"episode", "demonstrator", *WHO, reading.named} - {*reading.obs}
     table = reader.read_csv(

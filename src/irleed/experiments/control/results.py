@@ -1,21 +1,18 @@
-"""What the control experiment amounts to: rows, a summary beside the paper's Table 1, tables and pictures."""
+"""Results of the control experiment: rows, a summary beside the paper's Table 1, tables and figures."""
 
 from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
-from rich.box import SIMPLE_HEAD
 from rich.console import Group
 from rich.table import Table
 from scipy.stats import trim_mean
 
 from irleed._typing import Array, Float
-from irleed.algorithms.agent import AbstractAgent
-from irleed.analysis.agreement import rank_correlation
-from irleed.experiments import paper
-from irleed.experiments.control.config import METHODS, ORACLES, ControlConfig
-from irleed.experiments.control.protocol import Outcome
-from irleed.experiments.statistics import difference, interval
+from irleed.algorithms import AbstractAgent
+from irleed.analysis.statistics import bootstrap_interval, paired_difference, rank_correlation
+from irleed.experiments import paper, results_table
+from irleed.experiments.control.protocol import METHODS, ORACLES, ControlConfig, Outcome
 from irleed.report import figures
 from irleed.runs.results import DEMONSTRATED, Results, Row, method_name
 
@@ -48,15 +45,13 @@ def _rows(config: ControlConfig, outcome: Outcome) -> list[Row]:
 
 
 def tables(results: Results) -> Group:
-    """Returns relative to the best demonstrator's, beside the paper's: one table for each task and way of learning."""
+    """Returns relative to the best demonstrator's, beside the paper's: a table for each task, offline and online."""
     shown = []
     for env in dict.fromkeys(str(row.setting["env"]) for row in results.rows):
         own = [row for row in results.rows if row.setting["env"] == env]
         there = [name for name in METHODS if any(row.method == name for row in own)]
-        for title, methods in (
-            ("offline", [name for name in there if not _online(name)]),
-            ("online", [name for name in there if _online(name)]),
-        ):
+        for title, online in (("offline", False), ("online", True)):
+            methods = [name for name in there if _online(name) == online]
             if methods:
                 shown.append(_table(f"{env}, {title}", own, methods, results.paper[env]))
     return Group(*shown)
@@ -64,12 +59,10 @@ def tables(results: Results) -> Group:
 
 def _table(title: str, rows: list[Row], methods: list[str], published: dict) -> Table:
     note = "greedy return over the best demonstrator's, 95 % interval; the paper's in brackets"
-    shown = Table(title=title, caption=note, box=SIMPLE_HEAD, pad_edge=False)
     people = [(row, row.best or 1.0) for row in rows if not row.learnt]
     names = [f"{row.setting['precision']}{row.setting['accuracy']}" for row, _ in people]
     known = [published[name] for name in names]
-    for heading in ("", *names):
-        shown.add_column(heading, justify="right" if heading else "left", no_wrap=bool(heading))
+    shown = results_table(title, note, names)
     best = [f"{own:.0f} ({theirs['best']:.0f})" for (_, own), theirs in zip(people, known, strict=True)]
     mean = [f"{row.mean / own:.2f} ({theirs['mean']:.2f})" for (row, own), theirs in zip(people, known, strict=True)]
     shown.add_row("best demonstrator", *best)
@@ -93,22 +86,15 @@ def _greedy(row: Row, method: str) -> bool:
 
 def _spread(values: Float[Array, " N"], best: Float[Array, " N"]) -> dict[str, Any]:
     """Mean return, and relative to the mean best demonstrator; with 95 % bootstrap intervals over seeds."""
-    (low, high), (relative_low, relative_high) = interval(values), interval(values, best)
-    return {
-        "mean": float(values.mean()),
-        "std": float(values.std()),
-        "ci_low": low,
-        "ci_high": high,
-        "seeds": len(values),
-        "relative": float(values.mean() / best.mean()),
-        "relative_low": relative_low,
-        "relative_high": relative_high,
-        "interquartile_mean": float(trim_mean(values, 0.25)),
-    }
+    (low, high), (relative_low, relative_high) = bootstrap_interval(values), bootstrap_interval(values, best)
+    absolute = {"mean": float(values.mean()), "std": float(values.std()), "ci_low": low, "ci_high": high}
+    relative = {"relative": float(values.mean() / best.mean()), "relative_low": relative_low}
+    relative |= {"relative_high": relative_high, "interquartile_mean": float(trim_mean(values, 0.25))}
+    return {**absolute, "seeds": len(values), **relative}
 
 
 def _summary(config: ControlConfig, outcome: Outcome) -> dict[str, object]:
-    """How IRLEED compares with the others on the same data, how precisions rank, and what diverged."""
+    """Differences between IRLEED and the others on the same data, rank correlations of precision, diverged runs."""
     summary: dict[str, object] = {
         f"diverged_{name}": int(np.sum(lanes.diverged >= 0)) for name, lanes in outcome.lanes.items()
     }
@@ -124,7 +110,7 @@ def _differences(config: ControlConfig, outcome: Outcome, ours: str, others: lis
     """Low, mean and high of the paired differences in greedy return."""
     greedy = {name: lanes.greedy for name, lanes in outcome.lanes.items()}
     return {
-        f"{ours}_minus_{name}_{setting.name}": difference(greedy[ours][i], greedy[name][i])
+        f"{ours}_minus_{name}_{setting.name}": paired_difference(greedy[ours][i], greedy[name][i])
         for i, setting in enumerate(config.chosen(outcome.task))
         for name in others
     }
@@ -145,7 +131,7 @@ def _ranks(config: ControlConfig, outcome: Outcome, ours: str) -> dict[str, floa
 
 
 def diverged(outcomes: list[Outcome]) -> list[str]:
-    """A line for every method of which runs diverged: how many, and the first of them with its step."""
+    """A line for every method with diverged runs: how many, and the first of them with its step."""
     lines = []
     for outcome in outcomes:
         for name, lanes in outcome.lanes.items():
@@ -153,9 +139,8 @@ def diverged(outcomes: list[Outcome]) -> list[str]:
             if len(lost):
                 setting, seed = lost[0]
                 where = f"the first in setting {setting}, data set {seed}, step {lanes.diverged[setting, seed]}"
-                lines.append(
-                    f"{outcome.task.name}, {name}: {len(lost)} runs diverged, {where}; the averages have them in"
-                )
+                runs = f"{outcome.task.name}, {name}: {len(lost)} runs diverged"
+                lines.append(f"{runs}, {where}; the averages have them in")
     return lines
 
 

@@ -21,8 +21,15 @@ from irleed.model.networks import Mlp
 from irleed.policies.actor import Actor
 from irleed.policies.ensemble import EnsemblePolicy
 from irleed.rollout import DeviceBackend, HostBackend, greedy_action
-from irleed.simulation.critics import CriticDemonstrator, load_critic, save_critic
-from irleed.simulation.experts import Stages, by_actor_critic, by_imitation, shown_by
+from irleed.simulation.critics import (
+    CriticDemonstrator,
+    Stages,
+    by_actor_critic,
+    by_imitation,
+    load_critic,
+    save_critic,
+    shown_by,
+)
 
 pytestmark = pytest.mark.optax
 SMALL = SacExpert(

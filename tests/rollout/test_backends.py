@@ -11,8 +11,7 @@ from irleed.envs.host import HostEnv, make_host
 from irleed.envs.jax import CartPole
 from irleed.model.actions import Softmax
 from irleed.policies.actor import Actor
-from irleed.rollout import DeviceBackend, HostBackend, greedy_action, sampled_action
-from irleed.rollout import host as backends
+from irleed.rollout import DeviceBackend, HostBackend, backends, greedy_action, sampled_action
 from irleed.simulation.critics import load_critic
 
 pytestmark = pytest.mark.optax

@@ -12,11 +12,13 @@ import pytest
 from rich.console import Console
 
 from irleed.cli import main
-from irleed.cli.demo import METHODS, bundled, cartpole, held, highest, in_gauge
+from irleed.cli.demo import against_truth, bundled, cartpole, highest, to_gauge
 from irleed.data import load
 from irleed.errors import ConfigError
+from irleed.fit.options import OFFLINE
 from irleed.model.expertise import Expertise
 from irleed.rollout.evaluation import ReturnEstimate
+from irleed.runs.results import METHODS
 
 pytestmark = pytest.mark.optax
 SHORT = {"members": 2, "steps": 40}
@@ -60,8 +62,15 @@ def test_it_prints_who_is_how_good_beside_the_truth(told):
 def test_it_prints_what_everyone_earned_as_the_runs_have_it(told):
     folder, printed = told
     rows = dict(re.findall(r"^ (\w[\w -]*?)  +\d+ +(\d+) \[", printed, re.MULTILINE))
-    assert list(rows) == ["good", "biased", "noisy", "random", *(f"policy of {name}" for name in METHODS.values())]
-    for method, name in METHODS.items():
+    assert list(rows) == [
+        "good",
+        "biased",
+        "noisy",
+        "random",
+        *(f"policy of {METHODS[method]}" for method in OFFLINE),
+    ]
+    for method in OFFLINE:
+        name = METHODS[method]
         found = json.loads((folder / method / "fit.json").read_text())
         assert rows[f"policy of {name}"] == f"{found['returns'][0]['mean']:.0f}"
     assert "Highest mean return: " in printed and f"{folder}/report.html" in printed
@@ -69,15 +78,15 @@ def test_it_prints_what_everyone_earned_as_the_runs_have_it(told):
 
 def test_it_leaves_data_runs_and_a_report_that_is_html(told):
     folder, _ = told
-    assert {path.name for path in folder.iterdir()} == {"demonstrations.npz", "report.html", *METHODS}
-    for method in METHODS:
+    assert {path.name for path in folder.iterdir()} == {"demonstrations.npz", "report.html", *OFFLINE}
+    for method in OFFLINE:
         names = {path.name for path in (folder / method).iterdir()}
         assert {"run.json", "fit.json", "data.json", "policy.safetensors", "expertise.png"} <= names
     assert load(folder / "demonstrations.npz").names == bundled()[0].names
     text, page = (folder / "report.html").read_text(encoding="utf-8"), Tags()
     page.feed(text)
     assert text.startswith("<!DOCTYPE html>") and {"html", "table", "svg"} <= page.opened
-    assert all(f"Run {method}" in text for method in METHODS)
+    assert all(f"Run {method}" in text for method in OFFLINE)
 
 
 @pytest.mark.parametrize(("method", "settings"), [("irleed", ("--ends", "failure")), ("bc", ())])
@@ -126,11 +135,12 @@ def test_orders_and_intervals_that_are_wrong_are_called_so():
     precision = {"precision": np.array([2.0, 0.5]), "precision_low": ones * 0.4, "precision_high": ones * 2.1}
     others = dict.fromkeys(("transitions", "bias", "bias_low", "bias_high", "log_likelihood", "weight"), ones)
     expertise = Expertise(names=("a", "b"), **precision, **others)
-    np.testing.assert_allclose(in_gauge([4.0, 1.0]), [2.0, 0.5])
+    np.testing.assert_allclose(to_gauge([4.0, 1.0]), [2.0, 0.5])
     assert (
-        "\n".join(held(expertise, [4.0, 1.0])) == "The true order of precision is a, b: that found here. 2 of 2" + REST
+        "\n".join(against_truth(expertise, [4.0, 1.0]))
+        == "The true order of precision is a, b: that found here. 2 of 2" + REST
     )
     assert (
-        "\n".join(held(expertise, [1.0, 9.0]))
+        "\n".join(against_truth(expertise, [1.0, 9.0]))
         == "The true order of precision is b, a: not that found here. 0 of 2" + REST
     )
