@@ -22,7 +22,7 @@ from irleed.fit.crossfit import resampled_rows, taken
 from irleed.fit.defaults import Algorithm, network_algorithm
 from irleed.fit.judgement import by_the_others, judge
 from irleed.fit.result import Fit, Origin
-from irleed.fit.validation import at_chance, check, needed, prepared, too_large
+from irleed.fit.validation import Prepared, at_chance, check, needed, prepared, too_large
 from irleed.model.expertise import Expertise
 from irleed.policies.ensemble import EnsemblePolicy
 from irleed.rollout import AbstractBackend, policy_returns
@@ -135,7 +135,7 @@ def fit_networks(
         warnings=(*lost, *learnt_from.warnings, *practised, *chance),
         members=len(kept),
         steps=learner.steps,
-        episode_skill=None if judged is None else _of_episodes(judged, seen, learnt_from.part_of, demonstrations),
+        episode_skill=None if judged is None else _of_episodes(judged, learnt_from, demonstrations),
         seconds=time.perf_counter() - began + (0.0 if checkpointer is None else checkpointer.earlier),
     )
 
@@ -166,12 +166,11 @@ def _weighed(
     return np.stack([own[np.arange(data.episodes) * len(own) // data.episodes] for own in drawn])
 
 
-def _of_episodes(
-    judged: Consensus, seen: Demonstrations, part_of: Int[np.ndarray, " P"], data: Demonstrations
-) -> Float[np.ndarray, " E"]:
+def _of_episodes(judged: Consensus, learnt_from: Prepared, data: Demonstrations) -> Float[np.ndarray, " E"]:
     """The skill in each episode of the data, the mean of its parts; the demonstrator's where nothing is left of it."""
-    length = np.bincount(part_of, seen.length, data.episodes)
-    total = np.bincount(part_of, seen.length * judged.episode_skill, data.episodes)
+    steps, part_of = learnt_from.data.length, learnt_from.part_of
+    length = np.bincount(part_of, steps, data.episodes)
+    total = np.bincount(part_of, steps * judged.episode_skill, data.episodes)
     return np.where(length > 0, total / np.maximum(length, 1), judged.posterior.skill[data.owner])
 
 
