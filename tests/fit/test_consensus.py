@@ -9,9 +9,9 @@ import pytest
 from irleed.algorithms.iq import OfflineIrleed
 from irleed.data import Demonstrations, Episode
 from irleed.data.transitions import Transitions
-from irleed.fit.consensus import Judge, _by_the_others, _cross_fitted, consensus, settled, situations
-from irleed.fit.crossfit import held_out, resampled_rows
-from irleed.fit.posterior import Measured
+from irleed.fit.agreement import _log_probs
+from irleed.fit.consensus import consensus, settled, situations
+from irleed.fit.crossfit import cross_fitted, held_out, resampled_rows
 
 pytestmark = pytest.mark.optax
 SMALL = OfflineIrleed(hidden=(16,), steps=2_000, batch_size=32, learning_rate=3e-3)
@@ -74,14 +74,20 @@ def test_the_policy_that_judges_someone_has_not_seen_their_actions():
     who, held = np.asarray(seen.demonstrator), held_out(jax.random.key(0), data)
     small = dataclasses.replace(SMALL, steps=100, precision_learning_rate=None, bias_learning_rate=None)
 
-    def possible(action):
+    def log_probs(action):
         other = dataclasses.replace(seen, action=action)
-        judge = Judge(_by_the_others, Measured, lambda found: found.skill)
-        return _cross_fitted(jax.random.key(2), small, other, np.ones(len(who)), held, 3, 2, judge)[0].possible
+        return cross_fitted(jax.random.key(2), small, other, np.ones(len(who)), held, 2, 3, _log_probs)[0][0]
 
-    before, after = (possible(np.where(who == 0, change, seen.action).astype(np.int32)) for change in (0, 1))
+    before, after = (log_probs(np.where(who == 0, change, seen.action).astype(np.int32)) for change in (0, 1))
     np.testing.assert_array_equal(before[who == 0], after[who == 0])
     assert np.abs(before[who == 1] - after[who == 1]).max() > 1e-3
+
+
+def test_two_who_do_the_opposite_do_not_vouch_for_each_other():
+    data = demonstrations([0.0, 0.2, 0.4, 0.5, 0.8, 0.0, 0.0], [False] * 5 + [True] * 2, [6] * 5 + [12] * 2)
+    found = judged(data)
+    assert set(np.argsort(found.posterior.skill)[:2]) == {5, 6}
+    assert found.say[5:].max() < 0.05 * found.say.max()
 
 
 def test_random_demonstrators_come_last_and_amounts_of_data_make_no_difference():

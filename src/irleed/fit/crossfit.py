@@ -1,5 +1,6 @@
 """Training that is stopped by what was held out: several runs side by side, each on its own rows of the same data."""
 
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -11,7 +12,7 @@ from irleed._compute import Groups, each_run
 from irleed._typing import Array, Bool, Float, Int, Key, Shaped
 from irleed.algorithms.base import AbstractOffline, advance, init
 from irleed.data.demonstrations import Demonstrations
-from irleed.data.transitions import COLUMNS, Transitions
+from irleed.data.transitions import COLUMNS, Transitions, stack
 from irleed.envs.step import Actions
 
 MOST_ROWS = 30_000  # of a run's data: rows are resampled by their weights, so that this is a matter of memory
@@ -19,6 +20,8 @@ MOST_HELD = 4_096  # rows that a run is scored on
 EVERY = 200  # updates between looks at the held-out likelihood
 PATIENCE = 5  # looks without a gain after which a run has ended
 ROWS = 4_096  # evaluated at a time
+REPEATS = 2  # of a cross-fit: how much they differ widens intervals
+MOST_ALONE, FOLDS = 8, 5  # up to so many demonstrators are left out one by one, more of them by folds
 LEAST_EPISODES = 4  # a demonstrator with fewer holds out the end of each episode instead of whole episodes
 HELD_OUT = 0.2  # of everyone's data
 
@@ -64,10 +67,74 @@ def taken(data: Transitions, rows: Int[np.ndarray, " R"]) -> Transitions:
     return Transitions(**columns, initial=np.asarray(data.initial), size=np.asarray(len(rows), np.int32))
 
 
+def parts(columns: Array) -> list[np.ndarray]:
+    """Rows in parts of one size, so that what evaluates them is compiled once; the last is filled up with the first."""
+    every = np.arange(-(-len(columns) // ROWS) * ROWS) % len(columns)
+    return [np.asarray(columns)[part] for part in every.reshape(-1, ROWS)]
+
+
 def of_one_length(rows: list[Int[np.ndarray, "..."]]) -> list[Int[np.ndarray, "..."]]:
     """As many of each as the longest has, repeated evenly, so that no row only fills up a stack."""
     most = max(map(len, rows))
     return [own[np.arange(most) * len(own) // most] for own in rows]
+
+
+def cross_fitted(
+    key: Key,
+    learner: AbstractOffline,
+    seen: Transitions,
+    weight: Float[np.ndarray, " N"],
+    held: Bool[np.ndarray, " N"],
+    actions: Actions,
+    count: int,
+    evaluate: Callable[..., tuple[Array, ...]],
+) -> list[list[np.ndarray]]:
+    """Columns about every transition, by a policy that has learnt from other demonstrators alone, for each repetition.
+
+    `evaluate` makes them from the learner, its parameters, observations and actions.
+    """
+    fold_key, rows_key, train_key = jax.random.split(key, 3)
+    who = np.asarray(seen.demonstrator)
+    folds = count if count <= MOST_ALONE else FOLDS
+    lanes, fold = [], []
+    for repeat in range(REPEATS):
+        order = np.asarray(jax.random.permutation(jax.random.fold_in(fold_key, repeat), count))
+        fold.append(np.argsort(order, kind="stable") % folds)
+        lanes += [(repeat, number) for number in range(folds)]
+    learnt, scored = [], []
+    for lane, (repeat, number) in enumerate(lanes):
+        others = weight * (fold[repeat] != number)[who]
+        learn_key, held_key = jax.random.split(jax.random.fold_in(rows_key, lane))
+        learnt.append(resampled_rows(learn_key, others * ~held, MOST_ROWS))
+        scored.append(resampled_rows(held_key, others * held, MOST_HELD))
+    stopped = trained_on_rows(learner, jax.random.split(train_key, len(lanes)), seen, learnt, scored, actions, count)
+    places, found = ([[] for _ in fold] for _ in range(2))
+    for lane, (repeat, number) in enumerate(lanes):
+        own = np.flatnonzero(fold[repeat][who] == number)
+        parameters = jax.tree.map(lambda leaf, lane=lane: leaf[lane], stopped.parameters)
+        pairs = zip(parts(np.asarray(seen.obs)[own]), parts(np.asarray(seen.action)[own]), strict=True)
+        columns = zip(*(evaluate(learner, parameters, *pair) for pair in pairs), strict=True)
+        places[repeat].append(own)
+        found[repeat].append([np.concatenate([np.asarray(each) for each in column])[: len(own)] for column in columns])
+    whole = []
+    for own, columns in zip(places, found, strict=True):
+        order = np.argsort(np.concatenate(own))
+        whole.append([np.concatenate(column)[order].astype(float) for column in zip(*columns, strict=True)])
+    return whole
+
+
+def trained_on_rows(
+    learner: AbstractOffline,
+    keys: Shaped[Array, " P"],
+    seen: Transitions,
+    learnt: list[Int[np.ndarray, "..."]],
+    scored: list[Int[np.ndarray, "..."]],
+    actions: Actions,
+    count: int,
+) -> Stopped:
+    """Train a run on each list of rows until the likelihood of the rows beside it has stopped rising."""
+    own, apart = (stack([taken(seen, rows) for rows in of_one_length(each)]) for each in (learnt, scored))
+    return train_until_held_out(learner, keys, own, apart, actions, count)
 
 
 def train_until_held_out(

@@ -13,6 +13,7 @@ in multiples of how far the median demonstrator is. No entry counts as predictab
 
 import dataclasses
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -21,22 +22,50 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.special import logsumexp
 
-from irleed._typing import Array, Bool, Float, Int
+from irleed._typing import Array, Bool, Float, Int, Key
 from irleed.algorithms.iq import OfflineIrleed
 from irleed.data.demonstrations import Demonstrations
 from irleed.data.transitions import Transitions
 from irleed.envs.step import Bounds
+from irleed.fit.crossfit import cross_fitted
 from irleed.fit.defaults import Algorithm
-from irleed.fit.posterior import GRID, Measured, Posterior
+from irleed.fit.posterior import GRID, Measured, Posterior, evidence, posterior
 from irleed.model.expertise import INTERVAL, Expertise
 from irleed.model.mixed import Mixed
 from irleed.model.residuals import Choices, Residuals, residuals, tempo
 
 ROWS = 4096  # transitions in a batch
+ROUNDS = 3  # of votes
 MOST_VOTES = 4.0  # of a transition, in those of the average one
 EQUAL = 30.0  # transitions of everyone's that each one's frequencies of situations are drawn to
 LEAST_SHARED = 1e-3  # weight of a transition where no other has been
 FLOOR = 0.1  # of the spread of an entry: to this it can be predicted, at best
+
+
+def agreement(
+    key: Key,
+    learner: OfflineIrleed,
+    seen: Transitions,
+    held: Bool[np.ndarray, " N"],
+    groups: tuple[Int[np.ndarray, " N"], Int[np.ndarray, " N"]],
+    actions: Bounds,
+    count: int,
+    progress: Callable[[float], None],
+) -> tuple[list[Measured], Float[np.ndarray, " N"]]:
+    """What everyone realises by policies learnt from the others, for each repetition; weights of the transitions.
+
+    `groups` are recordings and situations. Votes of the first round are equal, then by skill.
+    """
+    who = np.asarray(seen.demonstrator)
+    votes, shared = presence(groups[1], who, count)
+    measure = Measure(shared, who, groups[0], count)
+    share, measured = np.ones(count), []
+    for number, round_key in enumerate(jax.random.split(key, ROUNDS)):
+        columns = cross_fitted(round_key, learner, seen, votes * share[who], held, actions, count, _columns)
+        measured = [measure(*each) for each in columns]
+        share = say(posterior([evidence(each, shared, who, groups, count) for each in measured]))
+        progress((number + 1) / ROUNDS)
+    return measured, shared
 
 
 class Measure(eqx.Module):
@@ -48,7 +77,7 @@ class Measure(eqx.Module):
     count: int
 
     def __call__(self, mean: Array, action: Array, counted: Array, *choices: Array) -> Measured:
-        """From the columns of `seen`."""
+        """From the columns of `_columns`."""
         parts = [self._choice(*pair) for pair in zip(choices[::2], choices[1::2], strict=True)]
         parts += [self._numbers(mean, action, counted)] if mean.shape[1] else []
         return Measured(*(np.sum(each, 0) for each in zip(*parts, strict=True)))
@@ -134,7 +163,7 @@ def settled(judged: Posterior, algorithm: OfflineIrleed) -> OfflineIrleed:
     return dataclasses.replace(algorithm, held_log_precision=log_precision, precision_learning_rate=0.0)
 
 
-def seen(algorithm: OfflineIrleed, parameters: Any, obs: Array, action: Array) -> tuple[Array, ...]:
+def _columns(algorithm: OfflineIrleed, parameters: Any, obs: Array, action: Array) -> tuple[Array, ...]:
     """What `_seen` gives, as one tuple: of numbers, then log probabilities and option of each choice."""
     numbers, chances = _seen(algorithm, parameters, obs, action)
     return (*numbers, *(column for pair in chances for column in pair))
