@@ -36,6 +36,7 @@ from irleed.policies import Policy
 from irleed.runs.directory import ANSWER, fingerprint, refuse
 from irleed.runs.reader import read_fit
 
+LEAST_KEPT = 0.02  # of the largest weight: less is not kept to fill a share
 KEEP, DROP = "irleed_keep", "irleed_drop"  # masks in a robomimic file
 FEWEST_SHARE, FEWEST = 0.1, 10  # effective episodes: weights with fewer than both are refused
 MANY = 20  # episodes from which on this is checked
@@ -192,6 +193,7 @@ def weigh(
 ) -> Curation:
     """Weigh the episodes, and keep those of most weight until they have this share of all transitions.
 
+    Below a share of 1, episodes of less than a fiftieth of the largest weight are not kept, even if fewer are left.
     Data that the run was not fitted to are refused unless `other_data`: they are new episodes of the same
     demonstrators, weighed by these. Of 20 episodes or more, weights whose effective sample size is below 10 % of the
     episodes and below 10 are refused unless `allow_few`.
@@ -231,6 +233,8 @@ def weigh(
     before = np.cumsum(steps[order]) - steps[order]
     keep = np.zeros(len(steps), bool)
     keep[order[before < share * steps.sum()]] = True
+    if share < 1:
+        keep &= weight >= LEAST_KEPT * weight.max()
     return Curation(data.names, owner, steps, precision, bias, likely, weight, keep, skill, episode_skill)
 
 

@@ -1,22 +1,25 @@
 r"""Discrete actions: how much of what a demonstrator does follows from what the others would do.
 
-Every demonstrator, or every group of them, has a policy of their own, cloned from their transitions alone and stopped
-by held-out likelihood. Demonstrator $i$ is compared with $Q_{-i}$, the weighted mean of the others' log probabilities:
+Demonstrator $i$ is compared with values $Q_{-i}$ that are learnt from the others alone:
 
 $$\pi_i(a|s) \propto m_i(a) \exp(b_i Q_{-i}(s, a)),$$
 
 $m_i$ being how often $i$ takes each action, wherever they are. $b_i$ maximises the likelihood and may be negative. With
 $g_i$ the gain in log likelihood per action over $m_i$ alone, skill is $\pm\sqrt{1 - \exp(-2 g_i)}$ with the sign of
 $b_i$: the informational correlation (Linfoot, 1957) of what they do with what the others would do there. It is divided
-by the most that it can be with the average demonstrator's frequencies, so that 1 is what the others would always do, 0
-actions that have nothing to do with the situation, and below 0 the opposite of the others. Habits, such as waiting
-mostly, count for nothing.
+by the most that it can be with the average demonstrator's frequencies: 1 is what the others would always do, 0 is
+actions that do not depend on the situation, below 0 is the opposite of the others. Habits, such as waiting mostly,
+count for nothing.
 
-- Nobody vouches for themselves, and clones that have never met extrapolate differently: where the others have not
-  been, their mean is flat and decides little.
-- Weights of the mean: first by a model of rank one, $R_{ij} \approx s_i c_j$, of the correlations of everyone's
-  actions with everyone else's clone. Two who do the same and the opposite of all others have a positive correlation
-  too, but as the product of two negative numbers. Then by skill, in `ROUNDS` rounds.
+Who of the others is to be learnt from? Every demonstrator, or group of them, has a clone: a policy of their own
+transitions alone, stopped by held-out likelihood.
+
+- The correlations of everyone's actions with everyone else's clone are explained by a model of rank one,
+  $R_{ij} \approx s_i c_j$. Two who do the same, and the opposite of all others, agree with each other, but as a product
+  of two negative numbers.
+- In `ROUNDS` rounds, everyone is compared with the mean of the others' clones, weighted by skill. Clones that have
+  never met extrapolate differently: where the others have not been, their mean is flat and decides little.
+- Values are then learnt from the others with these weights, one for each person and none where it is negative.
 """
 
 from collections.abc import Callable

@@ -35,6 +35,8 @@ from irleed.fit.crossfit import (
 )
 from irleed.fit.practice import Practice, practice
 
+LEAST_STEPS = 5_000  # of the shared policy's training
+MOST_MEDIANS = 3.0  # transitions of one demonstrator in the shared policy, in those of the median one
 LEAST_SAY = 0.1  # skill of a demonstrator for their say, at least
 SITUATIONS, MOST_FEATURES = 32, 64  # groups of observations, by so many numbers
 MOST_SITUATED, MOST_NUMBERS = 10_000, 1 << 24  # observations that groups are found by, and numbers in memory
@@ -80,7 +82,7 @@ def consensus(
     found = [statistics.evidence(each, shared, who, groups, count) for each in measured]
     agreed, practised = statistics.posterior(found), practice(data)
     together = agreed if practised is None else practised.beside(agreed)
-    say = _say(together)
+    say = _say(together) * _evened(who, count)
     realised = np.mean([each.realised for each in measured], 0)
     possible = np.mean([each.possible for each in measured], 0)
     of_episodes = _of_episodes(realised * shared, possible * shared, episode, data, together.skill)
@@ -89,6 +91,12 @@ def consensus(
 
 def _say(found: statistics.Posterior) -> Float[np.ndarray, " D"]:
     return np.maximum(found.skill - found.deviation, LEAST_SAY) ** 2
+
+
+def _evened(who: Int[np.ndarray, " N"], count: int) -> Float[np.ndarray, " D"]:
+    """A factor by which nobody counts for more than a few times as many transitions as the median demonstrator has."""
+    number = np.bincount(who, minlength=count)
+    return np.minimum(1.0, MOST_MEDIANS * np.median(number) / np.maximum(number, 1))
 
 
 def situations(obs: Array) -> Int[np.ndarray, " N"]:
@@ -123,7 +131,8 @@ def _of_episodes(
     room = np.bincount(episode, possible, data.episodes)
     average = np.bincount(data.owner, room, data.demonstrators) / np.bincount(data.owner, minlength=data.demonstrators)
     extra = 0.5 * average[data.owner] + 1e-12
-    return (np.bincount(episode, realised, data.episodes) + extra * skill[data.owner]) / (room + extra)
+    found = (np.bincount(episode, realised, data.episodes) + extra * skill[data.owner]) / (room + extra)
+    return np.clip(found, -1.0, 1.0)
 
 
 def settled(
@@ -132,7 +141,8 @@ def settled(
     """The algorithm with precisions held as judged, for as many steps as episodes held out call for.
 
     Biases are learnt only if they make held-out actions more probable. Training to the best step at a constant learning
-    rate takes about twice as many steps while it decays to zero.
+    rate takes about twice as many steps while it decays to zero. There are at least `LEAST_STEPS`: where data are few,
+    the likelihood of single actions is best long before the policy can do the task.
     """
     log_precision = np.log(judged.posterior.precision(0.5)).astype(np.float32)
     held = {"held_log_precision": log_precision, "precision_learning_rate": None, "anneal_lr": False}
@@ -152,5 +162,5 @@ def settled(
     ]
     best = int(np.argmax([each.log_likelihood.mean() for each in tried]))
     found = int(tried[best].steps.max()) or algorithm.steps  # 0: no likelihood was a number
-    steps = min(2 * found, algorithm.steps) if algorithm.anneal_lr else found
+    steps = min(max(2 * found, LEAST_STEPS), algorithm.steps) if algorithm.anneal_lr else found
     return dataclasses.replace(candidates[best], anneal_lr=algorithm.anneal_lr, steps=steps)

@@ -103,7 +103,8 @@ def cross_fitted(
         lanes += [(repeat, number) for number in range(folds)]
     learnt, scored = [], []
     for lane, (repeat, number) in enumerate(lanes):
-        others = weight * (fold[repeat] != number)[who]
+        others = (fold[repeat] != number)[who].astype(float)
+        others = weight * others if (weight * others * ~held).any() else others  # where nobody else has any weight
         learn_key, held_key = jax.random.split(jax.random.fold_in(rows_key, lane))
         learnt.append(resampled_rows(learn_key, others * ~held, MOST_ROWS))
         scored.append(resampled_rows(held_key, others * held, MOST_HELD))

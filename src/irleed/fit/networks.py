@@ -30,6 +30,7 @@ from irleed.rollout.evaluation import demonstrated
 from irleed.runs.checkpoint import Checkpointer
 
 MEMBERS = 8
+TWO = "of two demonstrators, each is compared with the other alone: skill does not say which of them is right"
 EPISODES = 50  # of evaluation, by greedy and by sampled actions
 
 
@@ -126,6 +127,7 @@ def fit_networks(
     earned += () if backend is None else demonstrated(demonstrations)
     chance = at_chance(seen, expertise, actions)
     practised = () if judged is None or judged.practice is None else (judged.practice.said,)
+    practised += (TWO,) if judged is not None and seen.demonstrators == 2 else ()
     return Fit(
         policy=policy,
         expertise=expertise,
