@@ -13,8 +13,8 @@ from rich.table import Table
 from rich.text import Text
 
 from irleed._io.text import name, say
-from irleed.analysis.scores import write_scores
 from irleed.data import ReadOptions, load, summarise
+from irleed.data.io import write_scores
 from irleed.report import inspection as inspect_page
 
 HEIGHTS = {True: " ▁▂▃▄▅▆▇█", False: " .:-=+*#@"}  # by whether the terminal has Unicode

@@ -6,9 +6,9 @@ import pickle
 import numpy as np
 import pytest
 
-from irleed.analysis.scores import write_scores
 from irleed.data import load
 from irleed.data.formats.crafter import FEATURES, FORMAT, THINGS, UNIT
+from irleed.data.io import write_scores
 from irleed.errors import DataError
 
 SIZE, CENTRE = 12, (5, 6)
@@ -139,7 +139,7 @@ def test_sleep_and_facing_are_what_the_rules_say(tmp_path, energy, health, actio
 def test_scores_count_the_first_action_too(tmp_path):
     people = {"part1_actual": [recording(), recording(died=False)], "part2_actual": [recording()]}
     write_scores(folder(tmp_path / "adults", people), tmp_path / "adults_scores.csv")
-    rows = list(csv.DictReader((tmp_path / "adults_scores.csv").open()))
+    rows = list(csv.DictReader((tmp_path / "adults_scores.csv").read_text().splitlines()))
     assert [row["demonstrator"] for row in rows] == ["part1", "part1", "part2"]
     assert [row["episode_of_demonstrator"] for row in rows] == ["0", "1", "0"]
     np.testing.assert_allclose([float(row["return"]) for row in rows], 1.2)
