@@ -102,4 +102,4 @@ def test_readers_stand_hostile_files(arguments):
 
 
 FORMATS = ["npz", "mdp", "iq_learn", "csv", "scores", "parquet", "imitation", "d4rl", "robomimic", "minari", "lerobot",
-           "atari", "policy", "run", "export"]  # fmt: skip
+           "atari", "crafter", "policy", "run", "export"]  # fmt: skip

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from fuzz import arrow, hdf5, lerobot, links, minari, pickles, policies, readers, runs, tables, zips
+from fuzz import arrow, crafter, hdf5, lerobot, links, minari, pickles, policies, readers, runs, tables, zips
 from fuzz.case import Case
 from fuzz.harness import Format
 
@@ -28,6 +28,7 @@ FORMATS = {
         Format("minari", minari.minari, readers.demonstrations),
         Format("lerobot", lerobot.lerobot, readers.demonstrations),
         Format("atari", lerobot.atari, readers.demonstrations),
+        Format("crafter", crafter.crafter, readers.demonstrations),
         Format("policy", policies.policy, readers.policy),
         Format("run", runs.run, readers.folder_of_run),
         Format("export", runs.exported, readers.policy),

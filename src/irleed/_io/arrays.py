@@ -80,9 +80,9 @@ HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.re
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-    """The arrays of a kind of file; others are refused."""
+    """The arrays of a kind of file; others are refused, or in another program's file not looked at."""
 
-    format: str
+    format: str | None  # None: of another program, without `format` and `version`
     version: int  # the newest; older ones are read too
     holds: str  # in words, for messages
     required: tuple[str, ...]
@@ -90,6 +90,11 @@ class Layout:
     writer: str  # the function that writes such files, for messages
     counted: str = ""  # an entry of one byte for each item ...
     per_item: Mapping[str, int] = dataclasses.field(default_factory=dict)  # ... for which others have so many at most
+
+    @property
+    def known(self) -> tuple[str, ...]:
+        """All arrays that are looked at."""
+        return (() if self.format is None else HEAD) + self.required + self.optional
 
 
 def read_npz(
@@ -164,17 +169,15 @@ def _read(
     with _damage(stream, where):
         archive = zipfile.ZipFile(stream)
         found = [name.removesuffix(".npy") for name in archive.namelist()]
-        if not set(HEAD) <= set(found):
+        if layout.format is not None and not set(HEAD) <= set(found):
             _foreign(found, layout, where)
         _check_entries(archive, stream, where)
         size = {name: entry.file_size for name, entry in zip(found, archive.infolist(), strict=True)}
-        for name in HEAD:
-            if size[name] > SMALL:
-                got = f"{size[name]:,} bytes"
-                _refuse(f"{where}, {name}", got, f"at most {SMALL:,}", f"write it again with `{layout.writer}`")
-    _check_head(archive, layout, where)
-    known = HEAD + layout.required + layout.optional
-    if not set(layout.required) <= set(found) <= set(known) or len(set(found)) < len(found):
+        if layout.format is not None:
+            _check_head(archive, layout, where, size)
+    known = layout.known
+    others = set() if layout.format is None else set(found) - set(known)
+    if not set(layout.required) <= set(found) or others or len(set(found)) < len(found):
         _foreign(found, layout, where)
     for name, most in layout.per_item.items():  # else a large file could have a bomb in a column
         if size.get(name, 0) > most * size[layout.counted] + SMALL:
@@ -234,8 +237,12 @@ def _damaged(name: str, where: str) -> NoReturn:
     _refuse(where, f"an archive damaged in {name[:80]!r}", "a whole .npz archive", "copy or write it again")
 
 
-def _check_head(archive: zipfile.ZipFile, layout: Layout, where: str) -> None:
+def _check_head(archive: zipfile.ZipFile, layout: Layout, where: str, size: Mapping[str, int]) -> None:
     """Refuse other formats and newer versions."""
+    for name in HEAD:
+        if size[name] > SMALL:
+            got = f"{size[name]:,} bytes"
+            _refuse(f"{where}, {name}", got, f"at most {SMALL:,}", f"write it again with `{layout.writer}`")
     kind, version = (_array(archive, name, layout, where) for name in HEAD)
     if kind.shape != () or kind.item() != layout.format:
         _refuse(f"{where}, format", one_line(kind), repr(layout.format), "check that this is the right file")
@@ -295,15 +302,14 @@ def _unwritable(where: str, got: str, expected: str) -> NoReturn:
 
 def _foreign(found: list[str], layout: Layout, where: str) -> NoReturn:
     """Refuse entries that do not match the layout, and name the difference."""
-    known = HEAD + layout.required + layout.optional
-    missing = [name for name in HEAD + layout.required if name not in found]
-    unknown = [name for name in dict.fromkeys(found) if name not in known or found.count(name) > 1]
+    missing = [name for name in layout.known if name not in found and name not in layout.optional]
+    unknown = [name for name in dict.fromkeys(found) if name not in layout.known or found.count(name) > 1]
     also = f" and perhaps {', '.join(layout.optional)}" if layout.optional else ""
     remedy = f"add {_listed(missing)}" if missing else f"remove {_listed(unknown)}"
     _refuse(
         where,
         f"entries {one_line(', '.join(found) or 'none')}",
-        ", ".join(HEAD + layout.required) + also,
+        ", ".join(name for name in layout.known if name not in layout.optional) + also,
         f"{remedy}, or write it with `{layout.writer}`",
     )
 

@@ -14,6 +14,7 @@ from rich.text import Text
 
 from irleed._io.text import name, say
 from irleed.data import ReadOptions, load, summarise
+from irleed.data.io import write_scores
 from irleed.report import inspection as inspect_page
 
 HEIGHTS = {True: " ▁▂▃▄▅▆▇█", False: " .:-=+*#@"}  # by whether the terminal has Unicode
@@ -35,18 +36,22 @@ class InspectCommand:
     """Print JSON instead of tables."""
     html: Path | None = None
     """Write a page with plots to this file as well."""
+    scores: Path | None = None
+    """Write the scores of episodes to this CSV file as well, for `irleed validate` and `irleed experiment people`."""
 
     def run(self, console: Console) -> None:
         """Print the summary."""
         summary = summarise(load(self.data, self.reading))
         if self.html is not None:
             inspect_page.write(summary, str(self.data), self.html)
+        if self.scores is not None:
+            write_scores(self.data, self.scores, self.reading)
         if self.json:
             print(json.dumps(summary, indent=1))
             return
         _show(summary, console)
-        if self.html is not None:
-            say(console, f"wrote {self.html}")
+        for written in filter(None, (self.html, self.scores)):
+            say(console, f"wrote {written}")
 
 
 def _show(summary: Mapping[str, Any], console: Console) -> None:

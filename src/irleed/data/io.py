@@ -4,18 +4,22 @@ The former is a zip archive of ``.npy`` arrays without pickled objects; `docs/da
 (`irleed.data.lazy.LARGE`) that were stored without compression stay in the file, and their checksum is not verified.
 """
 
+import csv
+import io
 import os
 from pathlib import Path
 from typing import Any
 
 from irleed._io.arrays import Layout, read_npz, write_npz
-from irleed._io.text import printable
+from irleed._io.files import beside, writing
+from irleed._io.text import csv_cell, printable
 from irleed.data import lazy
 from irleed.data.demonstrations import Demonstrations, Episode
 from irleed.data.formats import (
     Format,
     ReadOptions,
     atari_grand_challenge,
+    crafter,
     imitation,
     inside,
     iq_learn,
@@ -45,6 +49,7 @@ FORMATS = (
     lerobot.FORMAT,
     imitation.FORMAT,
     atari_grand_challenge.FORMAT,
+    crafter.FORMAT,
     robomimic.FORMAT,
     robomimic.D4RL,
     iq_learn.FORMAT,
@@ -110,6 +115,35 @@ def save(demonstrations: Demonstrations, path: str | os.PathLike[str], *, compre
     demonstrations.validate(printable(path))
     columns = {name: getattr(demonstrations, name) for name in LAYOUT.required + LAYOUT.optional}
     write_npz(path, LAYOUT, columns, compress=compress)
+
+
+def write_scores(
+    source: str | os.PathLike[str], out: str | os.PathLike[str], reading: ReadOptions | None = None
+) -> None:
+    """Write a CSV file of scores for `irleed.validate`: the return of each episode in `source`.
+
+    Formats that know more of an episode write that too; data without rewards are refused.
+    """
+    reading = ReadOptions() if reading is None else reading
+    kind = recognise(Path(source))
+    table = _returns(source, reading) if kind is None or kind.scores is None else kind.scores(Path(source), reading)
+    with writing(printable(out), "choose another file"), beside(Path(os.path.realpath(out))) as file:
+        file.write(table.encode())
+
+
+def _returns(source: str | os.PathLike[str], reading: ReadOptions) -> str:
+    """The return of each episode, as CSV."""
+    data = load(source, reading)
+    returns = data.returns()
+    if returns is None:
+        refuse(printable(source), "no rewards", "rewards, to sum up", "write the table by hand")
+    text, count = io.StringIO(), [0] * data.demonstrators
+    rows = csv.writer(text, lineterminator="\n")
+    rows.writerow(("demonstrator", "episode_of_demonstrator", "steps", "return"))
+    for steps, owner, score in zip(data.length.tolist(), data.owner.tolist(), returns.tolist(), strict=True):
+        rows.writerow((csv_cell(data.names[owner]), count[owner], steps, score))
+        count[owner] += 1
+    return text.getvalue()
 
 
 def recognise(path: Path) -> Format | None:

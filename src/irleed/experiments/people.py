@@ -67,7 +67,7 @@ class PeopleConfig:
     """Leave out this action, as idle, before fitting; trivial statistics count it."""
     actions: tuple[int, ...] = ()
     """Discrete actions whose shares are further trivial statistics."""
-    methods: tuple[MethodName, ...] = get_args(MethodName)[:3]
+    methods: tuple[MethodName, ...] = get_args(MethodName)
     """Methods to compare."""
     members: int = MEMBERS
     """Members of the ensemble of each method."""

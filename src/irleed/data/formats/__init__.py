@@ -55,6 +55,7 @@ class Format:
     name: str  # in words
     recognises: Callable[[Path], bool]  # by content, fast, without raising
     read: Callable[[Path, ReadOptions], Demonstrations]  # ``episode`` in `ReadOptions` counts as ``data``
+    scores: Callable[[Path, ReadOptions], str] | None = None  # a table of episodes' scores, where it is not of rewards
 
 
 def refuse(where: str | Path, got: object, expected: object, remedy: str) -> NoReturn:
