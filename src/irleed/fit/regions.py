@@ -1,0 +1,151 @@
+r"""Regions of situations in which demonstrators differ: a tree of thresholds on features.
+
+A split in two is scored by how differently it changes people's skill. Of everyone with transitions on both sides, let
+$\delta_i$ be the difference between the two skills and $V_i$ its variance by blocks of transitions. What is harder for all
+is no reason to split, so that a multiple of each one's skill $\theta_i$ is taken off: the score is
+$\min_\kappa \sum_i (\delta_i - \kappa \theta_i)^2 / V_i$, as the deviate of a normal variable (Wilson and Hilferty, 1931).
+The best split of all regions is made, until there are `MOST` regions, or `LEAST` and no split that is beyond chance.
+
+A tree finds differences in noise too. Skill in its regions has to be estimated from other transitions.
+"""
+
+import dataclasses
+
+import numpy as np
+from scipy.sparse import csr_array
+from scipy.stats import norm
+
+from irleed._typing import Bool, Float, Int
+
+LEAST, MOST = 4, 8  # regions
+BINS = 12  # of a feature in a region, between which it can be split
+SMALLEST = 0.05  # share of all transitions in a region
+CHANCE = 0.05  # that the best split is as good where nobody differs
+ALIKE = 4.0  # blocks that everyone's variance counts for in each person's
+ROUNDED = 0.02  # of a feature's standard deviation, to which thresholds are rounded
+
+
+@dataclasses.dataclass(frozen=True)
+class Region:
+    """Situations whose features lie from a low (included) to a high end (not included), by the feature's number."""
+
+    bounds: dict[int, tuple[float, float]]
+
+    def contains(self, features: Float[np.ndarray, "N F"]) -> Bool[np.ndarray, " N"]:
+        """Which situations belong to it."""
+        inside = np.ones(len(features), bool)
+        for feature, (low, high) in self.bounds.items():
+            inside &= (features[:, feature] >= low) & (features[:, feature] < high)
+        return inside
+
+    def split(self, feature: int, threshold: float) -> "tuple[Region, Region]":
+        """The parts below a threshold, and from it on."""
+        low, high = self.bounds.get(feature, (-np.inf, np.inf))
+        below, above = ({**self.bounds, feature: ends} for ends in ((low, threshold), (threshold, high)))
+        return Region(below), Region(above)
+
+
+@dataclasses.dataclass(frozen=True)
+class Seen:
+    """N transitions of D demonstrators in B blocks, which are numbered from 0 in the order of the demonstrators."""
+
+    features: Float[np.ndarray, "N F"]
+    realised: Float[np.ndarray, " N"]
+    possible: Float[np.ndarray, " N"]
+    block: Int[np.ndarray, " N"]
+    owner: Int[np.ndarray, " B"]  # of each block
+    skill: Float[np.ndarray, " D"]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Split:
+    """The best split of a region."""
+
+    score: float
+    feature: int
+    threshold: float
+    region: Region
+    rows: Int[np.ndarray, " K"]
+
+
+def grown(seen: Seen) -> list[Region]:
+    """Regions that together are all situations."""
+    step = 10.0 ** np.floor(np.log10(np.maximum(ROUNDED * seen.features.std(0), 1e-300)))
+    beyond = float(norm.isf(CHANCE / (seen.features.shape[1] * BINS * MOST)))
+    regions, whole = [Region({})], np.arange(len(seen.block))
+    waiting = _splits(seen, Region({}), whole, step)
+    while waiting and len(regions) < MOST:
+        best = max(waiting, key=lambda each: each.score)
+        if len(regions) >= LEAST and best.score < beyond:
+            break
+        waiting.remove(best)
+        regions.remove(best.region)
+        above = seen.features[best.rows, best.feature] >= best.threshold
+        parts = best.region.split(best.feature, best.threshold)
+        for region, rows in zip(parts, (best.rows[~above], best.rows[above]), strict=True):
+            regions.append(region)
+            waiting += _splits(seen, region, rows, step)
+    return regions
+
+
+def _splits(seen: Seen, region: Region, rows: Int[np.ndarray, " K"], step: Float[np.ndarray, " F"]) -> list[_Split]:
+    """The best split of a region, if there is one."""
+    found = []
+    for feature, values in enumerate(seen.features[rows].T):
+        thresholds = _thresholds(values, step[feature], SMALLEST * len(seen.block))
+        if len(thresholds):
+            scores = _scores(seen, rows, np.searchsorted(thresholds, values, side="right"), len(thresholds))
+            best = int(np.argmax(scores))
+            found.append(_Split(float(scores[best]), feature, float(thresholds[best]), region, rows))
+    found = [each for each in found if np.isfinite(each.score)]
+    return [max(found, key=lambda each: each.score)] if found else []
+
+
+def _thresholds(values: Float[np.ndarray, " K"], step: float, least: float) -> Float[np.ndarray, " T"]:
+    """Quantiles of a feature as round numbers, and 0, that leave at least so many values on either side."""
+    ordered = np.sort(values)
+    inner = ordered[np.linspace(0, len(ordered) - 1, BINS + 1).astype(int)[1:]]
+    rounded = np.unique(np.append(np.round(inner / step) * step, 0.0))
+    below = np.searchsorted(ordered, rounded)
+    return rounded[(below >= least) & (len(ordered) - below >= least)]
+
+
+def _scores(
+    seen: Seen, rows: Int[np.ndarray, " K"], place: Int[np.ndarray, " K"], count: int
+) -> Float[np.ndarray, " T"]:
+    """The score of a split at each of the thresholds; `place` is how many of them a value has reached."""
+    people, blocks = len(seen.skill), len(seen.owner)
+    cell = seen.block[rows] * (count + 1) + place
+    of_person = csr_array((np.ones(blocks), (seen.owner, np.arange(blocks))), shape=(people, blocks))
+    below = [
+        np.bincount(cell, values[rows], blocks * (count + 1)).reshape(blocks, -1).cumsum(1)
+        for values in (seen.realised, seen.possible)
+    ]
+    sides = []
+    for realised, possible in ([each[:, :-1] for each in below], [each[:, -1:] - each[:, :-1] for each in below]):
+        room = of_person @ possible
+        skill = of_person @ realised / np.maximum(room, 1e-12)
+        off = (realised - skill[seen.owner] * possible) / np.maximum(room, 1e-12)[seen.owner]
+        sides.append((room > 0, skill, off))
+    both = sides[0][0] & sides[1][0]
+    change, off = (sides[1][part] - sides[0][part] for part in (1, 2))
+    return _deviates(np.where(both, change, 0.0), of_person @ off**2, both, seen)
+
+
+def _deviates(
+    change: Float[np.ndarray, "D T"], square: Float[np.ndarray, "D T"], both: Bool[np.ndarray, "D T"], seen: Seen
+) -> Float[np.ndarray, " T"]:
+    """Sums of squared changes, less what is common to all, as deviates of a normal variable."""
+    blocks = np.maximum(np.bincount(seen.owner, minlength=len(seen.skill)), 1)[:, None]
+    number, skill = both.sum(0), seen.skill[:, None]
+    alike = (both * square * blocks).sum(0) / np.maximum(number, 1)  # the variance of one block
+    own = square * blocks / np.maximum(blocks - 1, 1)
+    weight = both / np.maximum((blocks * own + ALIKE * alike / blocks) / (blocks + ALIKE), 1e-12)
+    known = blocks - 1 + ALIKE  # degrees of freedom of that variance
+    weight = weight * np.maximum(known - 2, 1) / known  # the mean of the inverse of a chi-squared variable
+    common = (weight * change * skill).sum(0) / np.maximum((weight * skill**2).sum(0), 1e-12)
+    freedom = np.maximum(number - 1.0, 1.0)
+    total = (weight * (change - common * skill) ** 2).sum(0)
+    spread = 2 / (9 * freedom)
+    deviate = ((total / freedom) ** (1 / 3) - (1 - spread)) / np.sqrt(spread)
+    return np.where(number > 1, deviate, -np.inf)

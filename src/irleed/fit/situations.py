@@ -1,0 +1,292 @@
+r"""Who is good where: each demonstrator's skill in a few regions of situations, and which differences are supported.
+
+The others' policies say of every transition how much of what was possible it realises (`irleed.fit.consensus`).
+
+1. Transitions are in blocks: recordings, or parts of them where people have few. On every second block of everyone a
+   tree finds regions in which people differ (`irleed.fit.regions`). All else is estimated on the other blocks, so that
+   what the tree has found by chance is not found again.
+2. Skill $s_{ig}$ of demonstrator $i$ in region $g$ is $\sum w\,A(s, a) / \sum w \max_a A(s, a)$. Its variance knows that
+   transitions are not independent: within a block, and within a group of similar situations, where the others' values
+   are off in the same way. Correlations within both are those of all demonstrators together.
+3. What is expected of them there is $\theta_i m_g$: their level times what the region makes of everybody's. Random actions
+   have no skill anywhere, so that the two multiply. Both are fitted robustly: who is weak in one region is not strong in
+   all others for it.
+4. The deviation $s_{ig} - \theta_i m_g$ is drawn towards zero under a prior that is fitted: a mixture of zero and normal
+   distributions of several widths (adaptive shrinkage; Stephens, 2017). Where nothing supports it, it vanishes.
+
+A demonstrator is called strong or weak in a region if the 90 % interval of the deviation excludes 0, and the skill there
+differs from their own mean in the same direction.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+
+import equinox as eqx
+import numpy as np
+from scipy.special import ndtr
+from scipy.stats import norm
+
+from irleed._typing import Bool, Float, Int, Shaped
+from irleed.fit.regions import Region, Seen, grown
+from irleed.model.expertise import INTERVAL
+
+MOST_NUMBERS = 1_000  # in an observation: pixels have no names
+MOST_ROWS = 60_000  # that regions are looked for in
+BLOCKS = 12  # of everyone's, if their recordings are fewer
+LEAST_EFFECTIVE = 2.0  # blocks or groups of a cell, for the correlation within them
+LIKE_OTHERS = 20.0  # transitions that everyone's variance of one counts for
+STEPS = 60  # of robust regression, and of expectation maximisation
+FREEDOM = 2.0  # of the t distribution that the regression supposes
+LEAST_SPREAD = 0.05  # of levels between demonstrators
+LEAST_VARIANCE = 1e-6
+LITTLE = 0.01  # skill: a deviation is supported to be larger
+COMMON = 0.3  # standard deviation of a region's effect on everybody
+WIDTHS = np.append(0.0, 0.02 * 2 ** (0.5 * np.arange(12)))  # of the prior of deviations
+DOUBT = 10.0  # cells without a deviation that the prior starts from
+
+
+class Situations(eqx.Module):
+    """The skill of D demonstrators in G regions of situations."""
+
+    names: tuple[str, ...] = eqx.field(static=True)  # of the regions
+    share: Float[np.ndarray, " G"]  # of all transitions
+    mean: Float[np.ndarray, " D"]  # skill in all of them
+    expected: Float[np.ndarray, "D G"]  # by the demonstrator's level and the region
+    deviation: Float[np.ndarray, "D G"]  # of skill from that, shrunk
+    low: Float[np.ndarray, "D G"]  # the ends of its 90 % interval
+    high: Float[np.ndarray, "D G"]
+    transitions: Int[np.ndarray, "D G"]
+    supported: Int[np.ndarray, "D G"]  # 1: strong, -1: weak, 0: neither
+
+    @property
+    def skill(self) -> Float[np.ndarray, "D G"]:
+        """In each region; what is expected, where a demonstrator has not been."""
+        return self.expected + self.deviation
+
+    def to_dict(self) -> dict[str, object]:
+        """As plain values, for JSON."""
+        columns = ("share", "mean", "expected", "deviation", "low", "high", "transitions", "supported")
+        return {"names": list(self.names), **{name: getattr(self, name).tolist() for name in columns}}
+
+
+def by_situation(
+    obs: Shaped[np.ndarray, "N ..."],
+    realised: Float[np.ndarray, " N"],
+    possible: Float[np.ndarray, " N"],
+    weight: Float[np.ndarray, " N"],
+    who: Int[np.ndarray, " N"],
+    recording: Int[np.ndarray, " N"],
+    similar: Int[np.ndarray, " N"],
+    features: Sequence[str] = (),
+) -> Situations | None:
+    """Estimate skill by regions; None of a single demonstrator, and of observations without features to name.
+
+    **Arguments:**
+
+    - `realised`, `possible`: the advantage of each action over a random one, and of the best action.
+    - `weight`: how much a transition counts in the judgement of its demonstrator.
+    - `similar`: the group of similar situations that each transition is in.
+    - `features`: names of the numbers in an observation.
+    """
+    count, values = int(who.max()) + 1, obs.reshape(len(obs), -1).astype(float)
+    if count < 2 or values.shape[1] > MOST_NUMBERS or not (values.max(0) > values.min(0)).any():
+        return None
+    block, owner, second = _blocks(who, recording, count)
+    realised, possible = weight * realised, weight * possible
+    overall = np.bincount(who, realised, count) / np.maximum(np.bincount(who, possible, count), 1e-12)
+    first = np.flatnonzero(~second[block])
+    first = first[:: -(-len(first) // MOST_ROWS)]
+    regions = grown(Seen(values[first], realised[first], possible[first], block[first], owner, overall))
+    region = np.zeros(len(who), int)
+    for number, each in enumerate(regions):
+        region[each.contains(values)] = number
+    cell = who * len(regions) + region
+    rows = np.flatnonzero(second[block])
+    given = cell[rows], realised[rows], possible[rows], block[rows], similar[rows]
+    transitions = np.bincount(cell, minlength=count * len(regions)).reshape(count, -1)
+    share = transitions.sum(0) / len(who)
+    skill, variance = (each.reshape(count, -1) for each in _measured(*given, count * len(regions), len(regions)))
+    expected, variance, mean = _expected(skill, variance, share)
+    (deviation, low, high), supported = _shrunk(skill - expected, variance, mean[:, None] - expected)
+    return Situations(
+        names=tuple(named(each, features, values, obs.shape[1:]) for each in regions),
+        share=share,
+        mean=mean,
+        expected=expected,
+        deviation=deviation,
+        low=low,
+        high=high,
+        transitions=transitions,
+        supported=supported,
+    )
+
+
+def _blocks(
+    who: Int[np.ndarray, " N"], recording: Int[np.ndarray, " N"], count: int
+) -> tuple[Int[np.ndarray, " N"], Int[np.ndarray, " B"], np.ndarray]:
+    """The block of each transition, and of each block the demonstrator and whether it is of the second half."""
+    order = np.lexsort((np.arange(len(who)), recording, who))
+    _, first, place, length = np.unique(
+        who[order] * (int(recording.max()) + 1) + recording[order],
+        return_index=True, return_inverse=True, return_counts=True,
+    )  # fmt: skip
+    person = who[order][first]
+    parts = np.minimum(-(-BLOCKS // np.bincount(person, minlength=count))[person], length)
+    begin = np.cumsum(parts) - parts
+    block = np.empty(len(who), int)
+    block[order] = begin[place] + (np.arange(len(who)) - first[place]) * parts[place] // length[place]
+    owner = np.repeat(person, parts)
+    within = np.arange(len(owner)) - np.searchsorted(owner, owner)
+    return block, owner, within % 2 == 1
+
+
+def _measured(
+    cell: Int[np.ndarray, " N"],
+    realised: Float[np.ndarray, " N"],
+    possible: Float[np.ndarray, " N"],
+    block: Int[np.ndarray, " N"],
+    similar: Int[np.ndarray, " N"],
+    cells: int,
+    regions: int,
+) -> tuple[Float[np.ndarray, " C"], Float[np.ndarray, " C"]]:
+    """Skill in each cell (a demonstrator in a region) and its variance, infinite where there is nothing."""
+    room = np.bincount(cell, possible, cells)
+    seen = room > 1e-9 * room.max()
+    safe = np.where(seen, room, 1.0)
+    skill = np.where(seen, np.bincount(cell, realised, cells) / safe, 0.0)
+    off = realised - skill[cell] * possible
+    size, square = np.bincount(cell, possible**2, cells), np.bincount(cell, off**2, cells)
+    person = np.arange(cells) // regions
+    sizes, squares = (np.bincount(person, each * seen) for each in (size, square))
+    effective = np.bincount(person, room * seen) ** 2 / np.maximum(sizes, 1e-300)
+    common = squares.sum() / max(sizes.sum(), 1e-300)
+    single = (effective * squares / np.maximum(sizes, 1e-300) + LIKE_OTHERS * common) / (effective + LIKE_OTHERS)
+    wider = np.zeros(cells)
+    for group in (block, similar):
+        _, place = np.unique(cell * (int(group.max()) + 1) + group, return_inverse=True)
+        owner = np.zeros(int(place.max()) + 1, int)
+        owner[place] = cell
+        joint = np.bincount(owner, np.bincount(place, possible) ** 2, cells)
+        found = np.bincount(owner, np.bincount(place, off) ** 2, cells)
+        several = seen & (room**2 >= LEAST_EFFECTIVE * joint)
+        excess = (found / (1 - np.where(several, joint / safe**2, 0.0)) - single[person] * size)[several].sum()
+        possible_excess = (single[person] * (joint - size))[several].sum()
+        wider += np.clip(excess / max(possible_excess, 1e-300), 0, 1) * (joint - size)
+    variance = single[person] * (size + wider) / safe**2
+    return skill, np.where(seen, np.maximum(variance, 1e-9), np.inf)
+
+
+def _expected(
+    skill: Float[np.ndarray, "D G"], variance: Float[np.ndarray, "D G"], often: Float[np.ndarray, " G"]
+) -> tuple[Float[np.ndarray, "D G"], Float[np.ndarray, "D G"], Float[np.ndarray, " D"]]:
+    """What is expected of everyone in each region, the variance of skill about that, and everyone's mean.
+
+    A mean is by the inverse of the variance where skill is the same everywhere, and by how often all demonstrators are in
+    a region where it is not: who spends most of the time where they are weak is weak there. Means are drawn towards that
+    of all by as much as these say about each other. Who differs from what is expected has little influence on what a
+    region makes of everybody's skill.
+    """
+    seen = np.isfinite(variance)
+    finite, often = np.where(seen, variance, 1.0), len(often) * often
+    effect, robust = np.ones(skill.shape[1]), seen / finite
+    own, level, share, known = np.zeros(len(skill)), np.zeros(len(skill)), robust, effect
+    for _ in range(STEPS):
+        share = seen / (finite + own[:, None] / often)
+        total = np.maximum((share * effect**2).sum(1), 1e-300)
+        share = share * effect / total[:, None]
+        level = _together((share * skill).sum(1), (share**2 * finite).sum(1), seen.any(1))
+        off = skill - level[:, None] * effect
+        own = _heterogeneity(off, finite, seen)
+        precise = seen / (finite + _between(off, variance))
+        robust = precise * (FREEDOM + 1) / (FREEDOM + precise * off**2)
+        known = robust.T @ level**2 + 1 / COMMON**2
+        effect = ((robust * skill).T @ level + 1 / COMMON**2) / known
+    uncertain = (share**2 * finite).sum(1, keepdims=True)
+    about = finite * (1 - 2 * share * effect) + effect**2 * uncertain + level[:, None] ** 2 / known
+    return level[:, None] * effect, np.where(seen, np.maximum(about, 0.5 * finite), np.inf), level
+
+
+def _together(
+    value: Float[np.ndarray, " D"], variance: Float[np.ndarray, " D"], seen: Bool[np.ndarray, " D"]
+) -> Float[np.ndarray, " D"]:
+    """Values drawn towards the middle of all; those that are not seen are there."""
+    middle, between = float(np.median(value[seen])), max(float(np.var(value[seen])), LEAST_SPREAD**2)
+    return np.where(seen, middle + (value - middle) * between / (between + variance), middle)
+
+
+def _heterogeneity(
+    off: Float[np.ndarray, "D G"], variance: Float[np.ndarray, "D G"], seen: Bool[np.ndarray, "D G"]
+) -> Float[np.ndarray, " D"]:
+    """The variance of each one's skill between regions (DerSimonian and Laird, 1986)."""
+    weight = seen / variance
+    total = np.maximum(weight.sum(1), 1e-300)
+    excess = (weight * off**2).sum(1) - (seen.sum(1) - 1)
+    return np.maximum(excess, 0) / np.maximum(total - (weight**2).sum(1) / total, 1e-300) * (seen.sum(1) > 1)
+
+
+def _between(off: Float[np.ndarray, "D G"], variance: Float[np.ndarray, "D G"]) -> float:
+    """The variance of most deviations beyond that of their estimates: by the median, which a few large ones hardly move."""
+    seen = np.isfinite(variance)
+    middle = float(np.median(off[seen] ** 2)) / norm.ppf(0.75) ** 2
+    return max(middle - float(np.median(variance[seen])), LEAST_VARIANCE)
+
+
+def _shrunk(
+    off: Float[np.ndarray, "D G"], variance: Float[np.ndarray, "D G"], beyond: Float[np.ndarray, "D G"]
+) -> tuple[Float[np.ndarray, "3 D G"], Int[np.ndarray, "D G"]]:
+    """Deviations under a fitted prior: mean and ends of the interval, and the sign of those that are supported.
+
+    These are supported to be above `beyond` and 0, or below both.
+    """
+    seen = np.isfinite(variance)[..., None]
+    wide, off = np.where(seen, variance[..., None], 1.0), np.where(seen, off[..., None], 0.0)
+    likely = np.where(seen, norm.pdf(off, scale=np.sqrt(wide + WIDTHS**2)), 1.0) + 1e-300
+    share, doubt = np.full(len(WIDTHS), 1 / len(WIDTHS)), np.append(DOUBT, np.zeros(len(WIDTHS) - 1))
+    for _ in range(STEPS):
+        belongs = share * likely / (share * likely).sum(-1, keepdims=True)
+        share = ((belongs * seen).sum((0, 1)) + doubt) / (seen.sum() + DOUBT)
+    belongs = share * likely / (share * likely).sum(-1, keepdims=True)
+    kept = np.where(seen, WIDTHS**2 / (WIDTHS**2 + wide), 0.0)
+    mean, deviation = kept * off, np.where(seen, np.sqrt(kept * wide), WIDTHS)
+
+    def below(value: Float[np.ndarray, "D G"]) -> Float[np.ndarray, "D G"]:
+        off = value[..., None] - mean
+        chance = np.where(deviation > 0, ndtr(off / np.where(deviation > 0, deviation, 1.0)), off > 0)
+        return (belongs * chance).sum(-1)
+
+    tail = (1 - INTERVAL) / 2
+    ends = np.abs(mean).max(-1) + 6 * deviation.max(-1)
+    low, high = (_crossed(lambda value, share=share: below(value) - share, -ends, ends) for share in (tail, 1 - tail))
+    strong, weak = below(np.maximum(beyond, LITTLE)) < tail, below(np.minimum(beyond, -LITTLE)) > 1 - tail
+    return np.stack([(belongs * mean).sum(-1), low, high]), np.where(strong, 1, np.where(weak, -1, 0))
+
+
+def _crossed(
+    function: Callable[[Float[np.ndarray, "D G"]], Float[np.ndarray, "D G"]],
+    low: Float[np.ndarray, "D G"],
+    high: Float[np.ndarray, "D G"],
+) -> Float[np.ndarray, "D G"]:
+    """Where increasing functions change their sign, by bisection."""
+    for _ in range(STEPS):
+        middle = 0.5 * (low + high)
+        less = function(middle) < 0
+        low, high = np.where(less, middle, low), np.where(less, high, middle)
+    return np.round(0.5 * (low + high), 12) + 0.0
+
+
+def named(region: Region, features: Sequence[str], values: Float[np.ndarray, "N F"], shape: tuple[int, ...]) -> str:
+    """The thresholds of a region in words; features without names are entries of ``obs``."""
+    said = []
+    for number, (low, high) in region.bounds.items():
+        place = ", ".join(map(str, np.unravel_index(number, shape))) if len(shape) else ""
+        feature = features[number] if features else f"obs[{place}]" if place else "obs"
+        inside = np.unique(values[region.contains(values), number])
+        if len(inside) == 1:
+            said.append(f"{feature} = {inside[0]:.4g}")
+        elif math.isinf(low):
+            said.append(f"{feature} below {high:.4g}")
+        elif math.isinf(high):
+            said.append(f"{feature} at least {low:.4g}")
+        else:
+            said.append(f"{feature} from {low:.4g} to {high:.4g}")
+    return ", ".join(said) or "all situations"
