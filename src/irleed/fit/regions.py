@@ -1,9 +1,9 @@
 r"""Regions of situations in which demonstrators differ: a tree of thresholds on features.
 
-A split in two is scored by how differently it changes people's skill. Of everyone with transitions on both sides, let
-$\delta_i$ be the difference between the two skills and $V_i$ its variance by blocks of transitions. What is harder for all
-is no reason to split, so that a multiple of each one's skill $\theta_i$ is taken off: the score is
-$\min_\kappa \sum_i (\delta_i - \kappa \theta_i)^2 / V_i$, as the deviate of a normal variable (Wilson and Hilferty, 1931).
+A split in two is scored by how differently it changes people's skill. For everyone with transitions on both sides, let
+$\delta_i$ be the difference between the two skills, and $V_i$ its variance by blocks of transitions. A region that is
+harder for all is no reason to split, so that a multiple of each one's skill $\theta_i$ is taken off. The score is
+$\min_\kappa \sum_i (\delta_i - \kappa \theta_i)^2 / V_i$ as a deviate of a normal variable (Wilson and Hilferty, 1931).
 The best split of all regions is made, until there are `MOST` regions, or `LEAST` and no split that is beyond chance.
 
 A tree finds differences in noise too. Skill in its regions has to be estimated from other transitions.

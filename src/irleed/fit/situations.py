@@ -5,20 +5,18 @@ The others' policies say of every transition how much of what was possible it re
 1. Transitions are in blocks: recordings, or parts of them where people have few. On every second block of everyone a
    tree finds regions in which people differ (`irleed.fit.regions`). All else is estimated on the other blocks, so that
    what the tree has found by chance is not found again.
-2. Skill $s_{ig}$ of demonstrator $i$ in region $g$ is $\sum w\,A(s, a) / \sum w \max_a A(s, a)$. Its variance knows that
-   transitions are not independent: within a block, and within a group of similar situations, where the others' values
-   are off in the same way. Correlations within both are those of all demonstrators together.
-3. What is expected of them there is $\theta_i m_g$: their level times what the region makes of everybody's. Random actions
-   have no skill anywhere, so that the two multiply. Both are fitted robustly: who is weak in one region is not strong in
-   all others for it.
-4. The deviation $s_{ig} - \theta_i m_g$ is drawn towards zero under a prior that is fitted: a mixture of zero and normal
-   distributions of several widths (adaptive shrinkage; Stephens, 2017). Where nothing supports it, it vanishes.
+2. The skill $s_{ig}$ of demonstrator $i$ in region $g$ is $\sum w\,A(s, a) / \sum w \max_a A(s, a)$. Its variance
+   allows for transitions that are not independent: within a block, and within a group of similar situations, where the
+   others' values are off in the same way. Both correlations are those of all demonstrators together.
+3. What is expected there is $\theta_i m_g$: the demonstrator's mean times what the region makes of everybody's skill.
+   Random actions have no skill anywhere, so that the two multiply. Whoever differs has little influence on $m_g$.
+4. The deviation $s_{ig} - \theta_i m_g$ is drawn towards zero under a fitted prior: a mixture of zero and of normal
+   distributions of several widths (adaptive shrinkage; Stephens, 2017). It vanishes where nothing supports it.
 
-A demonstrator is called strong or weak in a region if the 90 % interval of the deviation excludes 0, and the skill there
-differs from their own mean in the same direction.
+A demonstrator is called strong or weak in a region if the 90 % interval of the deviation excludes 0 and if, as surely,
+skill there is on the same side of their mean.
 """
 
-import math
 from collections.abc import Callable, Sequence
 
 import equinox as eqx
@@ -27,7 +25,8 @@ from scipy.special import ndtr
 from scipy.stats import norm
 
 from irleed._typing import Bool, Float, Int, Shaped
-from irleed.fit.regions import Region, Seen, grown
+from irleed.fit.feature_names import named
+from irleed.fit.regions import Seen, grown
 from irleed.model.expertise import INTERVAL
 
 MOST_NUMBERS = 1_000  # in an observation: pixels have no names
@@ -97,6 +96,7 @@ def by_situation(
     first = np.flatnonzero(~second[block])
     first = first[:: -(-len(first) // MOST_ROWS)]
     regions = grown(Seen(values[first], realised[first], possible[first], block[first], owner, overall))
+    regions.sort(key=lambda each: -each.contains(values).sum())
     region = np.zeros(len(who), int)
     for number, each in enumerate(regions):
         region[each.contains(values)] = number
@@ -181,12 +181,11 @@ def _expected(
 ) -> tuple[Float[np.ndarray, "D G"], Float[np.ndarray, "D G"], Float[np.ndarray, " D"]]:
     """What is expected of everyone in each region, the variance of skill about that, and everyone's mean.
 
-    A mean is by the inverse of the variance where skill is the same everywhere, and by how often all demonstrators are in
-    a region where it is not: who spends most of the time where they are weak is weak there. Means are drawn towards that
-    of all by as much as these say about each other. Who differs from what is expected has little influence on what a
-    region makes of everybody's skill.
+    A mean weighs regions by the inverse of the variance where skill is the same everywhere and, where it is not, by how
+    often all demonstrators are there: whoever spends most of their time where they are weak is weak there. Means are
+    drawn towards that of all, by as much as these say about each other.
     """
-    seen = np.isfinite(variance)
+    seen = np.asarray(np.isfinite(variance))
     finite, often = np.where(seen, variance, 1.0), len(often) * often
     effect, robust = np.ones(skill.shape[1]), seen / finite
     own, level, share, known = np.zeros(len(skill)), np.zeros(len(skill)), robust, effect
@@ -194,13 +193,14 @@ def _expected(
         share = seen / (finite + own[:, None] / often)
         total = np.maximum((share * effect**2).sum(1), 1e-300)
         share = share * effect / total[:, None]
-        level = _together((share * skill).sum(1), (share**2 * finite).sum(1), seen.any(1))
+        level = _together((share * skill).sum(1), (share**2 * finite).sum(1), np.asarray(seen.any(1)))
         off = skill - level[:, None] * effect
         own = _heterogeneity(off, finite, seen)
         precise = seen / (finite + _between(off, variance))
         robust = precise * (FREEDOM + 1) / (FREEDOM + precise * off**2)
         known = robust.T @ level**2 + 1 / COMMON**2
         effect = ((robust * skill).T @ level + 1 / COMMON**2) / known
+        effect /= np.mean(often * effect)  # so that levels are means
     uncertain = (share**2 * finite).sum(1, keepdims=True)
     about = finite * (1 - 2 * share * effect) + effect**2 * uncertain + level[:, None] ** 2 / known
     return level[:, None] * effect, np.where(seen, np.maximum(about, 0.5 * finite), np.inf), level
@@ -225,10 +225,10 @@ def _heterogeneity(
 
 
 def _between(off: Float[np.ndarray, "D G"], variance: Float[np.ndarray, "D G"]) -> float:
-    """The variance of most deviations beyond that of their estimates: by the median, which a few large ones hardly move."""
+    """The variance of most deviations beyond that of their estimates, by medians, which a few hardly move."""
     seen = np.isfinite(variance)
     middle = float(np.median(off[seen] ** 2)) / norm.ppf(0.75) ** 2
-    return max(middle - float(np.median(variance[seen])), LEAST_VARIANCE)
+    return max(float(middle) - float(np.median(variance[seen])), LEAST_VARIANCE)
 
 
 def _shrunk(
@@ -272,21 +272,3 @@ def _crossed(
         less = function(middle) < 0
         low, high = np.where(less, middle, low), np.where(less, high, middle)
     return np.round(0.5 * (low + high), 12) + 0.0
-
-
-def named(region: Region, features: Sequence[str], values: Float[np.ndarray, "N F"], shape: tuple[int, ...]) -> str:
-    """The thresholds of a region in words; features without names are entries of ``obs``."""
-    said = []
-    for number, (low, high) in region.bounds.items():
-        place = ", ".join(map(str, np.unravel_index(number, shape))) if len(shape) else ""
-        feature = features[number] if features else f"obs[{place}]" if place else "obs"
-        inside = np.unique(values[region.contains(values), number])
-        if len(inside) == 1:
-            said.append(f"{feature} = {inside[0]:.4g}")
-        elif math.isinf(low):
-            said.append(f"{feature} below {high:.4g}")
-        elif math.isinf(high):
-            said.append(f"{feature} at least {low:.4g}")
-        else:
-            said.append(f"{feature} from {low:.4g} to {high:.4g}")
-    return ", ".join(said) or "all situations"
