@@ -10,6 +10,7 @@ A tree finds differences in noise too. Skill in its regions has to be estimated 
 """
 
 import dataclasses
+from typing import NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -17,11 +18,12 @@ from scipy.stats import norm
 
 from irleed._typing import Bool, Float, Int
 
-LEAST, MOST = 4, 8  # regions
+LEAST, MOST = 2, 8  # regions
 BINS = 12  # of a feature in a region, between which it can be split
 SMALLEST = 0.05  # share of all transitions in a region
 CHANCE = 0.05  # that the best split is as good where nobody differs
 ALIKE = 4.0  # blocks that everyone's variance counts for in each person's
+LEAST_BLOCKS = 2.0  # effective number, for a variance by blocks
 ROUNDED = 0.02  # of a feature's standard deviation, to which thresholds are rounded
 
 
@@ -119,33 +121,63 @@ def _scores(
     of_person = csr_array((np.ones(blocks), (seen.owner, np.arange(blocks))), shape=(people, blocks))
     below = [
         np.bincount(cell, values[rows], blocks * (count + 1)).reshape(blocks, -1).cumsum(1)
-        for values in (seen.realised, seen.possible)
+        for values in (seen.realised, seen.possible, seen.possible**2)
     ]
-    sides = []
-    for realised, possible in ([each[:, :-1] for each in below], [each[:, -1:] - each[:, :-1] for each in below]):
-        room = of_person @ possible
-        skill = of_person @ realised / np.maximum(room, 1e-12)
-        off = (realised - skill[seen.owner] * possible) / np.maximum(room, 1e-12)[seen.owner]
-        sides.append((room > 0, skill, off))
-    both = sides[0][0] & sides[1][0]
-    change, off = (sides[1][part] - sides[0][part] for part in (1, 2))
-    return _deviates(np.where(both, change, 0.0), of_person @ off**2, both, seen)
+    sides = [
+        _side(seen.owner, of_person, *parts)
+        for parts in ([each[:, :-1] for each in below], [each[:, -1:] - each[:, :-1] for each in below])
+    ]
+    change, off = sides[1].skill - sides[0].skill, sides[1].off - sides[0].off
+    number = np.minimum(sides[0].blocks, sides[1].blocks)
+    return _deviates(change, of_person @ off**2, sides[0].single + sides[1].single, number, seen.skill[:, None])
+
+
+class _Side(NamedTuple):
+    """What lies on one side of each threshold."""
+
+    skill: Float[np.ndarray, "D T"]
+    off: Float[np.ndarray, "B T"]  # of each block, from its demonstrator's skill
+    single: Float[np.ndarray, "D T"]  # sum of squares of transitions, for the variance if they are independent
+    blocks: Float[np.ndarray, "D T"]  # the effective number of them
+
+
+def _side(
+    owner: Int[np.ndarray, " B"],
+    of_person: csr_array,
+    realised: Float[np.ndarray, "B T"],
+    possible: Float[np.ndarray, "B T"],
+    square: Float[np.ndarray, "B T"],
+) -> _Side:
+    room = of_person @ possible
+    safe = np.where(room > 0, room, 1.0)
+    skill = of_person @ realised / safe
+    off = (realised - skill[owner] * possible) / safe[owner]
+    single = of_person @ square / safe**2
+    return _Side(skill, off, single, np.where(room > 0, room**2 / np.maximum(of_person @ possible**2, 1e-300), 0.0))
 
 
 def _deviates(
-    change: Float[np.ndarray, "D T"], square: Float[np.ndarray, "D T"], both: Bool[np.ndarray, "D T"], seen: Seen
+    change: Float[np.ndarray, "D T"],
+    square: Float[np.ndarray, "D T"],
+    single: Float[np.ndarray, "D T"],
+    blocks: Float[np.ndarray, "D T"],
+    skill: Float[np.ndarray, "D 1"],
 ) -> Float[np.ndarray, " T"]:
-    """Sums of squared changes, less what is common to all, as deviates of a normal variable."""
-    blocks = np.maximum(np.bincount(seen.owner, minlength=len(seen.skill)), 1)[:, None]
-    number, skill = both.sum(0), seen.skill[:, None]
-    alike = (both * square * blocks).sum(0) / np.maximum(number, 1)  # the variance of one block
+    """Sums of squared changes, less what is common to all, as deviates of a normal variable.
+
+    A variance by few blocks is drawn to what it is for everybody, relative to independent transitions.
+    """
+    both, several = blocks > 0, blocks >= LEAST_BLOCKS
     own = square * blocks / np.maximum(blocks - 1, 1)
-    weight = both / np.maximum((blocks * own + ALIKE * alike / blocks) / (blocks + ALIKE), 1e-12)
-    known = blocks - 1 + ALIKE  # degrees of freedom of that variance
-    weight = weight * np.maximum(known - 2, 1) / known  # the mean of the inverse of a chi-squared variable
+    alike = (own * several).sum(0) / np.maximum((single * several).sum(0), 1e-300)
+    known = np.where(several, blocks - 1, 0.0) + ALIKE  # degrees of freedom
+    variance = ((known - ALIKE) * own + ALIKE * alike * single) / known
+    # The mean of the inverse of a chi-squared variable is larger than that of its mean.
+    weight = both * (known - 2) / known / np.maximum(variance, 1e-12)
     common = (weight * change * skill).sum(0) / np.maximum((weight * skill**2).sum(0), 1e-12)
+    number = both.sum(0)
     freedom = np.maximum(number - 1.0, 1.0)
     total = (weight * (change - common * skill) ** 2).sum(0)
     spread = 2 / (9 * freedom)
     deviate = ((total / freedom) ** (1 / 3) - (1 - spread)) / np.sqrt(spread)
-    return np.where(number > 1, deviate, -np.inf)
+    return np.where((number > 1) & several.any(0), deviate, -np.inf)
