@@ -6,8 +6,9 @@ The others' policies say of every transition how much of what was possible it re
    tree finds regions in which people differ (`irleed.fit.regions`). All else is estimated on the other blocks, so that
    what the tree has found by chance is not found again.
 2. The skill $s_{ig}$ of demonstrator $i$ in region $g$ is $\sum w\,A(s, a) / \sum w \max_a A(s, a)$. Its variance
-   allows for transitions that are not independent: within a block, and within a group of similar situations, where the
-   others' values are off in the same way. Both correlations are those of all demonstrators together.
+   allows for transitions that are not independent: nearly identical ones of a block are one decision, and decisions are
+   correlated within a block, and within a group of similar situations, where the others' values are off in the same
+   way. Both correlations are those of all demonstrators together.
 3. What is expected there is $\theta_i m_g$: the demonstrator's mean times what the region makes of everybody's skill.
    Random actions have no skill anywhere, so that the two multiply. Whoever differs has little influence on $m_g$.
 4. The deviation $s_{ig} - \theta_i m_g$ is drawn towards zero under a fitted prior: a mixture of zero and of normal
@@ -17,31 +18,31 @@ A demonstrator is called strong or weak in a region if the 90 % interval of the 
 skill there is on the same side of their mean.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import equinox as eqx
 import numpy as np
-from scipy.special import ndtr
 from scipy.stats import norm
 
 from irleed._typing import Bool, Float, Int, Shaped
 from irleed.fit.feature_names import named
 from irleed.fit.regions import Seen, grown
+from irleed.fit.shrinkage import Mixture, shrunk
 from irleed.model.expertise import INTERVAL
 
 MOST_NUMBERS = 1_000  # in an observation: pixels have no names
 MOST_ROWS = 60_000  # that regions are looked for in
 BLOCKS = 12  # of everyone's, if their recordings are fewer
 LEAST_EFFECTIVE = 2.0  # blocks or groups of a cell, for the correlation within them
-LIKE_OTHERS = 20.0  # transitions that everyone's variance of one counts for
-STEPS = 60  # of robust regression, and of expectation maximisation
+UNKNOWN = 0.1  # the variance of the mean of whom nothing is known
+NEAR = 0.25  # standard deviations of a feature that nearly identical situations differ by
+LIKE_OTHERS = 20.0  # decisions that everyone's variance of one counts for
+STEPS = 60  # of robust regression
 FREEDOM = 2.0  # of the t distribution that the regression supposes
 LEAST_SPREAD = 0.05  # of levels between demonstrators
 LEAST_VARIANCE = 1e-6
 LITTLE = 0.01  # skill: a deviation is supported to be larger
 COMMON = 0.3  # standard deviation of a region's effect on everybody
-WIDTHS = np.append(0.0, 0.02 * 2 ** (0.5 * np.arange(12)))  # of the prior of deviations
-DOUBT = 10.0  # cells without a deviation that the prior starts from
 
 
 class Situations(eqx.Module):
@@ -54,6 +55,8 @@ class Situations(eqx.Module):
     deviation: Float[np.ndarray, "D G"]  # of skill from that, shrunk
     low: Float[np.ndarray, "D G"]  # the ends of its 90 % interval
     high: Float[np.ndarray, "D G"]
+    skill_low: Float[np.ndarray, "D G"]  # those of skill, whose mean is uncertain too
+    skill_high: Float[np.ndarray, "D G"]
     transitions: Int[np.ndarray, "D G"]
     supported: Int[np.ndarray, "D G"]  # 1: strong, -1: weak, 0: neither
 
@@ -64,7 +67,8 @@ class Situations(eqx.Module):
 
     def to_dict(self) -> dict[str, object]:
         """As plain values, for JSON."""
-        columns = ("share", "mean", "expected", "deviation", "low", "high", "transitions", "supported")
+        ends = "low", "high", "skill_low", "skill_high"
+        columns = "share", "mean", "expected", "deviation", *ends, "transitions", "supported"
         return {"names": list(self.names), **{name: getattr(self, name).tolist() for name in columns}}
 
 
@@ -102,23 +106,34 @@ def by_situation(
         region[each.contains(values)] = number
     cell = who * len(regions) + region
     rows = np.flatnonzero(second[block])
-    given = cell[rows], realised[rows], possible[rows], block[rows], similar[rows]
+    given = _decisions(cell[rows], realised[rows], possible[rows], block[rows], similar[rows], _places(values)[rows])
     transitions = np.bincount(cell, minlength=count * len(regions)).reshape(count, -1)
     share = transitions.sum(0) / len(who)
     skill, variance = (each.reshape(count, -1) for each in _measured(*given, count * len(regions), len(regions)))
-    expected, variance, mean = _expected(skill, variance, share)
-    (deviation, low, high), supported = _shrunk(skill - expected, variance, mean[:, None] - expected)
+    expected, variance, mean, uncertain = _expected(skill, variance, share)
+    found = shrunk(skill - expected, variance)
+    skilled, tail = found.widened(uncertain), (1 - INTERVAL) / 2
     return Situations(
         names=tuple(named(each, features, values, obs.shape[1:]) for each in regions),
         share=share,
         mean=mean,
         expected=expected,
-        deviation=deviation,
-        low=low,
-        high=high,
+        deviation=found.average,
+        low=found.quantile(tail),
+        high=found.quantile(1 - tail),
+        skill_low=expected + skilled.quantile(tail),
+        skill_high=expected + skilled.quantile(1 - tail),
         transitions=transitions,
-        supported=supported,
+        supported=_supported(found, mean[:, None] - expected),
     )
+
+
+def _supported(found: Mixture, beyond: Float[np.ndarray, "D G"]) -> Int[np.ndarray, "D G"]:
+    """1 where a deviation is surely above both zero and `beyond`, -1 where it is surely below both, else 0."""
+    tail = (1 - INTERVAL) / 2
+    strong = found.below(np.maximum(beyond, LITTLE)) < tail
+    weak = found.below(np.minimum(beyond, -LITTLE)) > 1 - tail
+    return strong.astype(int) - weak
 
 
 def _blocks(
@@ -138,6 +153,29 @@ def _blocks(
     owner = np.repeat(person, parts)
     within = np.arange(len(owner)) - np.searchsorted(owner, owner)
     return block, owner, within % 2 == 1
+
+
+def _places(values: Float[np.ndarray, "N F"]) -> Int[np.ndarray, " N"]:
+    """A number for each situation, the same for those that are nearly identical."""
+    spread = values.std(0)
+    rounded = np.round((values - values.mean(0)) / np.where(spread > 0, spread, 1.0) / NEAR).astype(np.int64)
+    mixed = rounded @ np.random.default_rng(0).integers(1 << 62, size=values.shape[1])  # wraps around: a hash
+    return np.unique(mixed, return_inverse=True)[1]
+
+
+def _decisions(
+    cell: Int[np.ndarray, " N"],
+    realised: Float[np.ndarray, " N"],
+    possible: Float[np.ndarray, " N"],
+    block: Int[np.ndarray, " N"],
+    similar: Int[np.ndarray, " N"],
+    place: Int[np.ndarray, " N"],
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """The columns with nearly identical situations of a block summed up: a thousand still frames are one decision."""
+    _, first, number = np.unique(np.stack([cell, block, place]), axis=1, return_index=True, return_inverse=True)
+    number = number.reshape(-1)
+    summed = np.bincount(number, realised), np.bincount(number, possible)
+    return cell[first], *summed, block[first], similar[first]
 
 
 def _measured(
@@ -178,8 +216,8 @@ def _measured(
 
 def _expected(
     skill: Float[np.ndarray, "D G"], variance: Float[np.ndarray, "D G"], often: Float[np.ndarray, " G"]
-) -> tuple[Float[np.ndarray, "D G"], Float[np.ndarray, "D G"], Float[np.ndarray, " D"]]:
-    """What is expected of everyone in each region, the variance of skill about that, and everyone's mean.
+) -> tuple[Float[np.ndarray, "D G"], Float[np.ndarray, "D G"], Float[np.ndarray, " D"], Float[np.ndarray, "D G"]]:
+    """What is expected of everyone in each region, the variance of skill about that, means, and variances of the first.
 
     A mean weighs regions by the inverse of the variance where skill is the same everywhere and, where it is not, by how
     often all demonstrators are there: whoever spends most of their time where they are weak is weak there. Means are
@@ -203,7 +241,8 @@ def _expected(
         effect /= np.mean(often * effect)  # so that levels are means
     uncertain = (share**2 * finite).sum(1, keepdims=True)
     about = finite * (1 - 2 * share * effect) + effect**2 * uncertain + level[:, None] ** 2 / known
-    return level[:, None] * effect, np.where(seen, np.maximum(about, 0.5 * finite), np.inf), level
+    about = np.where(seen, np.maximum(about, 0.5 * finite), np.inf)
+    return level[:, None] * effect, about, level, effect**2 * np.where(seen.any(1, keepdims=True), uncertain, UNKNOWN)
 
 
 def _together(
@@ -229,46 +268,3 @@ def _between(off: Float[np.ndarray, "D G"], variance: Float[np.ndarray, "D G"]) 
     seen = np.isfinite(variance)
     middle = float(np.median(off[seen] ** 2)) / norm.ppf(0.75) ** 2
     return max(float(middle) - float(np.median(variance[seen])), LEAST_VARIANCE)
-
-
-def _shrunk(
-    off: Float[np.ndarray, "D G"], variance: Float[np.ndarray, "D G"], beyond: Float[np.ndarray, "D G"]
-) -> tuple[Float[np.ndarray, "3 D G"], Int[np.ndarray, "D G"]]:
-    """Deviations under a fitted prior: mean and ends of the interval, and the sign of those that are supported.
-
-    These are supported to be above `beyond` and 0, or below both.
-    """
-    seen = np.isfinite(variance)[..., None]
-    wide, off = np.where(seen, variance[..., None], 1.0), np.where(seen, off[..., None], 0.0)
-    likely = np.where(seen, norm.pdf(off, scale=np.sqrt(wide + WIDTHS**2)), 1.0) + 1e-300
-    share, doubt = np.full(len(WIDTHS), 1 / len(WIDTHS)), np.append(DOUBT, np.zeros(len(WIDTHS) - 1))
-    for _ in range(STEPS):
-        belongs = share * likely / (share * likely).sum(-1, keepdims=True)
-        share = ((belongs * seen).sum((0, 1)) + doubt) / (seen.sum() + DOUBT)
-    belongs = share * likely / (share * likely).sum(-1, keepdims=True)
-    kept = np.where(seen, WIDTHS**2 / (WIDTHS**2 + wide), 0.0)
-    mean, deviation = kept * off, np.where(seen, np.sqrt(kept * wide), WIDTHS)
-
-    def below(value: Float[np.ndarray, "D G"]) -> Float[np.ndarray, "D G"]:
-        off = value[..., None] - mean
-        chance = np.where(deviation > 0, ndtr(off / np.where(deviation > 0, deviation, 1.0)), off > 0)
-        return (belongs * chance).sum(-1)
-
-    tail = (1 - INTERVAL) / 2
-    ends = np.abs(mean).max(-1) + 6 * deviation.max(-1)
-    low, high = (_crossed(lambda value, share=share: below(value) - share, -ends, ends) for share in (tail, 1 - tail))
-    strong, weak = below(np.maximum(beyond, LITTLE)) < tail, below(np.minimum(beyond, -LITTLE)) > 1 - tail
-    return np.stack([(belongs * mean).sum(-1), low, high]), np.where(strong, 1, np.where(weak, -1, 0))
-
-
-def _crossed(
-    function: Callable[[Float[np.ndarray, "D G"]], Float[np.ndarray, "D G"]],
-    low: Float[np.ndarray, "D G"],
-    high: Float[np.ndarray, "D G"],
-) -> Float[np.ndarray, "D G"]:
-    """Where increasing functions change their sign, by bisection."""
-    for _ in range(STEPS):
-        middle = 0.5 * (low + high)
-        less = function(middle) < 0
-        low, high = np.where(less, middle, low), np.where(less, high, middle)
-    return np.round(0.5 * (low + high), 12) + 0.0

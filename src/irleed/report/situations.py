@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from irleed.report import svg
 from irleed.report.expertise import ranked
 from irleed.report.markup import Safe, counted, details, element, figure, listed, listing, paragraph, part, table
-from irleed.runs.reader import FitRun, Person
+from irleed.runs.reader import Estimate, FitRun, Person
 from irleed.runs.strengths import Strength, Strengths
 
 MOST_DRAWN, MOST_SAID, MOST_ROWS = 40, 20, 500
@@ -33,7 +33,7 @@ def section(run: FitRun, found: Strengths, level: int, key: str) -> Safe:
         (_letter(n), name, f"{share:.0%}", _mean([own[n].expected for _, own in known or rows]))
         for n, (name, share) in enumerate(zip(found.names, found.share, strict=True))
     ]
-    legend = table("Groups of situations", ["", "situations", "of all transitions", "mean skill expected"], groups)
+    legend = table("Groups of situations", ["group", "situations", "of all transitions", "mean skill expected"], groups)
     drawn = figure(_caption(rows), _heat_map(_drawn(rows), found))
     return part(level, "Where each demonstrator is strong and weak", key, *words, drawn, legend, _values(rows, found))
 
@@ -121,13 +121,15 @@ def _cell(person: Person, name: str, own: Strength, x: float, y: float, size: fl
 def _values(rows: Sequence[tuple[Person, Sequence[Strength]]], found: Strengths) -> Safe:
     """All values as a table."""
     lines = [
-        (person.name, _letter(n), own[n].skill if own[n].transitions else None, own[n].expected,
-         f"{_signed(own[n].deviation)} [{_signed(own[n].low)}, {_signed(own[n].high)}]", own[n].transitions,
-         ("weak", "", "strong")[own[n].supported + 1])
+        (person.name, _letter(n), Estimate(person.name, own[n].skill, own[n].skill_low, own[n].skill_high),
+         round(own[n].expected, 2), Estimate(person.name, own[n].deviation, own[n].low, own[n].high),
+         own[n].transitions, ("weak", "", "strong")[own[n].supported + 1])
         for person, own in rows for n in range(len(found.names))
     ]  # fmt: skip
     more = f"; the first {MOST_ROWS} of {len(lines)} rows" if len(lines) > MOST_ROWS else ""
-    caption = f"Skill by groups of situations; difference from what is expected, with 90 % intervals{more}"
+    caption = (
+        f"Skill by groups of situations, and its difference from what is expected; 90 % intervals in brackets{more}"
+    )
     headings = ["demonstrator", "group", "skill", "expected", "difference", "transitions", "supported"]
     return details("Skill by situation as a table", table(caption, headings, lines[:MOST_ROWS]))
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from irleed.runs.directory import Fields, refuse
 
 MOST_REGIONS = 100
-TABLES = "expected", "deviation", "low", "high", "transitions", "supported"
+TABLES = "expected", "deviation", "low", "high", "skill_low", "skill_high", "transitions", "supported"
 
 
 @dataclass(frozen=True)
@@ -16,6 +16,8 @@ class Strength:
     deviation: float  # from that
     low: float  # the ends of its 90 % interval
     high: float
+    skill_low: float  # those of skill
+    skill_high: float
     transitions: int
     supported: int  # 1: strong, -1: weak, 0: neither
 
@@ -51,8 +53,8 @@ def read_strengths(found: Fields, people: int) -> Strengths | None:
         refuse(f"{own.where}, supported", "other numbers", "-1, 0 or 1")
     rows = [
         tuple(
-            Strength(expected, deviation, low, high, int(transitions), int(supported))
-            for expected, deviation, low, high, transitions, supported in zip(*row, strict=True)
+            Strength(expected, deviation, low, high, skill_low, skill_high, int(transitions), int(supported))
+            for expected, deviation, low, high, skill_low, skill_high, transitions, supported in zip(*row, strict=True)
         )
         for row in zip(*tables, strict=True)
     ]
