@@ -35,7 +35,7 @@ MOST_ROWS = 60_000  # that regions are looked for in
 BLOCKS = 12  # of everyone's, if their recordings are fewer
 LEAST_EFFECTIVE = 2.0  # blocks or groups of a cell, for the correlation within them
 UNKNOWN = 0.1  # the variance of the mean of whom nothing is known
-NEAR = 0.25  # standard deviations of a feature that nearly identical situations differ by
+NEAR = 0.1  # standard deviations of a feature that nearly identical situations differ by
 LIKE_OTHERS = 20.0  # decisions that everyone's variance of one counts for
 STEPS = 60  # of robust regression
 FREEDOM = 2.0  # of the t distribution that the regression supposes
@@ -106,10 +106,11 @@ def by_situation(
         region[each.contains(values)] = number
     cell = who * len(regions) + region
     rows = np.flatnonzero(second[block])
-    given = _decisions(cell[rows], realised[rows], possible[rows], block[rows], similar[rows], _places(values)[rows])
     transitions = np.bincount(cell, minlength=count * len(regions)).reshape(count, -1)
     share = transitions.sum(0) / len(who)
-    skill, variance = (each.reshape(count, -1) for each in _measured(*given, count * len(regions), len(regions)))
+    given = cell[rows], realised[rows], possible[rows], _decisions(values[rows], block[rows])
+    found = _measured(*given, (block[rows], similar[rows]), count * len(regions), len(regions))
+    skill, variance = (each.reshape(count, -1) for each in found)
     expected, variance, mean, uncertain = _expected(skill, variance, share)
     found = shrunk(skill - expected, variance)
     skilled, tail = found.widened(uncertain), (1 - INTERVAL) / 2
@@ -155,63 +156,58 @@ def _blocks(
     return block, owner, within % 2 == 1
 
 
-def _places(values: Float[np.ndarray, "N F"]) -> Int[np.ndarray, " N"]:
-    """A number for each situation, the same for those that are nearly identical."""
+def _decisions(values: Float[np.ndarray, "N F"], block: Int[np.ndarray, " N"]) -> Int[np.ndarray, " N"]:
+    """A number for each transition, the same for nearly identical situations of a block."""
     spread = values.std(0)
     rounded = np.round((values - values.mean(0)) / np.where(spread > 0, spread, 1.0) / NEAR).astype(np.int64)
     mixed = rounded @ np.random.default_rng(0).integers(1 << 62, size=values.shape[1])  # wraps around: a hash
-    return np.unique(mixed, return_inverse=True)[1]
-
-
-def _decisions(
-    cell: Int[np.ndarray, " N"],
-    realised: Float[np.ndarray, " N"],
-    possible: Float[np.ndarray, " N"],
-    block: Int[np.ndarray, " N"],
-    similar: Int[np.ndarray, " N"],
-    place: Int[np.ndarray, " N"],
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """The columns with nearly identical situations of a block summed up: a thousand still frames are one decision."""
-    _, first, number = np.unique(np.stack([cell, block, place]), axis=1, return_index=True, return_inverse=True)
-    number = number.reshape(-1)
-    summed = np.bincount(number, realised), np.bincount(number, possible)
-    return cell[first], *summed, block[first], similar[first]
+    place = np.unique(mixed, return_inverse=True)[1]
+    return np.unique(block * (int(place.max()) + 1) + place, return_inverse=True)[1]
 
 
 def _measured(
     cell: Int[np.ndarray, " N"],
     realised: Float[np.ndarray, " N"],
     possible: Float[np.ndarray, " N"],
-    block: Int[np.ndarray, " N"],
-    similar: Int[np.ndarray, " N"],
+    decision: Int[np.ndarray, " N"],
+    groups: Sequence[Int[np.ndarray, " N"]],
     cells: int,
     regions: int,
 ) -> tuple[Float[np.ndarray, " C"], Float[np.ndarray, " C"]]:
-    """Skill in each cell (a demonstrator in a region) and its variance, infinite where there is nothing."""
+    """Skill in each cell (a demonstrator in a region) and its variance, infinite where there is nothing.
+
+    Transitions of a decision are as one, those of one of the groups are correlated.
+    """
     room = np.bincount(cell, possible, cells)
     seen = room > 1e-9 * room.max()
     safe = np.where(seen, room, 1.0)
     skill = np.where(seen, np.bincount(cell, realised, cells) / safe, 0.0)
-    off = realised - skill[cell] * possible
-    size, square = np.bincount(cell, possible**2, cells), np.bincount(cell, off**2, cells)
-    person = np.arange(cells) // regions
-    sizes, squares = (np.bincount(person, each * seen) for each in (size, square))
-    effective = np.bincount(person, room * seen) ** 2 / np.maximum(sizes, 1e-300)
-    common = squares.sum() / max(sizes.sum(), 1e-300)
-    single = (effective * squares / np.maximum(sizes, 1e-300) + LIKE_OTHERS * common) / (effective + LIKE_OTHERS)
+    off = np.where(seen[cell], realised - skill[cell] * possible, 0.0)
+    person, count = np.arange(cells) // regions, cells // regions
+    size, square = (np.bincount(person[cell], each**2, count) for each in (possible, off))
+    independent = _squares(cell, decision, possible, cells)
+    effective = np.bincount(person, room) ** 2 / np.maximum(np.bincount(person, independent), 1e-300)
+    own = square / np.maximum(size, 1e-300)
+    single = ((effective * own + LIKE_OTHERS * square.sum() / size.sum()) / (effective + LIKE_OTHERS))[person]
     wider = np.zeros(cells)
-    for group in (block, similar):
-        _, place = np.unique(cell * (int(group.max()) + 1) + group, return_inverse=True)
-        owner = np.zeros(int(place.max()) + 1, int)
-        owner[place] = cell
-        joint = np.bincount(owner, np.bincount(place, possible) ** 2, cells)
-        found = np.bincount(owner, np.bincount(place, off) ** 2, cells)
+    for group in groups:
+        joint = np.maximum(_squares(cell, group, possible, cells), independent)
         several = seen & (room**2 >= LEAST_EFFECTIVE * joint)
-        excess = (found / (1 - np.where(several, joint / safe**2, 0.0)) - single[person] * size)[several].sum()
-        possible_excess = (single[person] * (joint - size))[several].sum()
-        wider += np.clip(excess / max(possible_excess, 1e-300), 0, 1) * (joint - size)
-    variance = single[person] * (size + wider) / safe**2
-    return skill, np.where(seen, np.maximum(variance, 1e-9), np.inf)
+        found = _squares(cell, group, off, cells) / (1 - np.where(several, joint / safe**2, 0.0))
+        excess, most = found - single * independent, single * (joint - independent)
+        wider += np.clip(excess[several].sum() / max(most[several].sum(), 1e-300), 0, 1) * (joint - independent)
+    variance = single * (independent + wider) / safe**2
+    return skill, np.where(seen, np.maximum(variance, LEAST_VARIANCE), np.inf)
+
+
+def _squares(
+    cell: Int[np.ndarray, " N"], group: Int[np.ndarray, " N"], values: Float[np.ndarray, " N"], cells: int
+) -> Float[np.ndarray, " C"]:
+    """Of each cell, the sum of the squares of the sums over groups."""
+    _, place = np.unique(cell * (int(group.max()) + 1) + group, return_inverse=True)
+    owner = np.zeros(int(place.max()) + 1, int)
+    owner[place] = cell
+    return np.bincount(owner, np.bincount(place, values) ** 2, cells)
 
 
 def _expected(
