@@ -3,9 +3,14 @@
 import numpy as np
 import pytest
 
+from irleed import fit, gridworld
+from irleed.algorithms.iq import OfflineIrleed
+from irleed.data import Demonstrations, Episode
+from irleed.errors import ConfigError
 from irleed.fit.consensus import situations as alike
 from irleed.fit.shrinkage import shrunk
-from irleed.fit.situations import by_situation
+from irleed.fit.situations import Situations, by_situation
+from irleed.runs.reader import read_fit
 
 NAMES = "position", "velocity"
 
@@ -184,6 +189,14 @@ def test_observations_without_features_to_name_have_no_situations(obs):
     assert found(columns, ()) is None
 
 
+def test_thresholds_far_from_zero_are_said_in_full(people):
+    obs = people["obs"] * 1000 + [0.0, 1.7e9]
+    result = found(people | {"obs": obs})
+    assert any("velocity" in name for name in result.names)
+    shares = [belongs(name, obs).mean() for name in result.names]
+    np.testing.assert_allclose(shares, result.share, atol=0.002)
+
+
 def test_one_demonstrator_alone_has_no_situations(people):
     alone = kept(people, people["who"] == 0)
     assert found(alone) is None
@@ -207,3 +220,31 @@ def test_deviations_vanish_where_nothing_supports_them_and_stay_where_it_does():
     np.testing.assert_allclose(one.below(one.quantile(0.95))[4, 2], 0.95, atol=1e-6)
     others = np.delete(one.average.ravel(), 4 * 6 + 2)
     assert np.abs(others).max() < 0.1
+
+
+@pytest.mark.optax
+def test_a_fit_has_situations_named_by_features_in_the_units_of_the_data(tmp_path):
+    """Times in seconds since 1970 are centred for single precision; the report says them as they are."""
+    rng = np.random.default_rng(0)
+    made = []
+    for who, random in enumerate((0.0, 0.1, 0.2, 1.0)):
+        for _ in range(12):
+            time = rng.integers(0, 2, 31).astype(float)
+            action = np.where(rng.random(30) < random, rng.integers(0, 2, 30), time[:-1]).astype(int)
+            made.append(Episode(np.stack([1.7e9 + time, rng.normal(size=31)], 1), action, False, f"{who}"))
+    data = Demonstrations.from_episodes(made)
+    small = OfflineIrleed(hidden=(8,), steps=100, batch_size=32)
+    found = fit(data, algorithm=small, members=2, feature_names=["time", "noise"], out=tmp_path / "run")
+    assert isinstance(found.situations, Situations) and len(found.situations.names) >= 2
+    said = [float(name.split()[-1]) for name in found.situations.names if name.startswith("time")]
+    assert all(1.6e9 < value < 1.8e9 for value in said)
+    run = read_fit(tmp_path / "run")
+    assert run.strengths is not None and run.strengths.names == found.situations.names
+    with pytest.raises(ConfigError, match="--feature-names.*1 names.*2, one for each number"):
+        fit(data, algorithm=small, feature_names=["time"])
+
+
+def test_names_of_features_are_refused_in_an_mdp():
+    data = Demonstrations.from_episodes([Episode(np.array([0, 1, 3]), np.array([0, 2]), True, "ann")])
+    with pytest.raises(ConfigError, match="feature-names"):
+        fit(data, gridworld(2, 2, goals={3: 1.0}), feature_names=["state"])

@@ -15,6 +15,7 @@ from irleed.fit.regions import Region
 from irleed.runs.directory import content
 
 MOST_BYTES = 1 << 24  # of a file of names
+FINEST = 1e-3  # of a feature's standard deviation, to which its thresholds are said
 FLAG = "--feature-names"
 LANDER = "x", "y", "x velocity", "y velocity", "angle", "angular velocity", "left leg touches", "right leg touches"
 KNOWN = {  # by the beginning of a Gymnasium id, as its documentation calls them
@@ -67,13 +68,19 @@ def named(region: Region, features: Sequence[str], values: Float[np.ndarray, "N 
     for number, (low, high) in region.bounds.items():
         place = ", ".join(map(str, np.unravel_index(number, shape))) if len(shape) else ""
         feature = features[number] if features else f"obs[{place}]" if place else "obs"
-        inside = np.unique(values[region.contains(values), number])
+        inside, finest = np.unique(values[region.contains(values), number]), FINEST * float(values[:, number].std())
         if len(inside) == 1:
-            said.append(f"{feature} = {inside[0]:.4g}")
+            said.append(f"{feature} = {_short(inside[0], finest)}")
         elif math.isinf(low):
-            said.append(f"{feature} below {high:.4g}")
+            said.append(f"{feature} below {_short(high, finest)}")
         elif math.isinf(high):
-            said.append(f"{feature} at least {low:.4g}")
+            said.append(f"{feature} at least {_short(low, finest)}")
         else:
-            said.append(f"{feature} from {low:.4g} to {high:.4g}")
+            said.append(f"{feature} from {_short(low, finest)} to {_short(high, finest)}")
     return ", ".join(said) or "all situations"
+
+
+def _short(value: float, finest: float) -> str:
+    """A number with as many digits as it takes to be exact to `finest`."""
+    words = (f"{value:.{digits}g}" for digits in range(3, 16))
+    return next((each for each in words if abs(float(each) - value) <= finest), f"{value:.15g}")
