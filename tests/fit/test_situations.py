@@ -197,6 +197,20 @@ def test_thresholds_far_from_zero_are_said_in_full(people):
     np.testing.assert_allclose(shares, result.share, atol=0.002)
 
 
+@pytest.mark.parametrize("change", ["nothing possible", "two transitions", "one each"])
+def test_too_little_to_look_at_has_no_situations(people, change):
+    few = {"nothing possible": 100, "two transitions": 2, "one each": 5}[change]
+    columns = kept(people, np.arange(few)) | {"who": np.arange(few) % (2 if few != 5 else 5)}
+    columns |= {"possible": np.zeros(few) if few == 100 else np.ones(few), "similar": np.zeros(few, int)}
+    assert found(columns | {"recording": columns["who"]}) is None
+
+
+def test_a_demonstrator_without_any_weight_is_where_the_others_are(people):
+    result = found(people | {"weight": (people["who"] != 3).astype(float)})
+    assert (result.supported[3] == 0).all() and 0.3 < result.mean[3] < 0.95
+    assert (result.skill_high - result.skill_low)[3].min() > 0.3
+
+
 def test_one_demonstrator_alone_has_no_situations(people):
     alone = kept(people, people["who"] == 0)
     assert found(alone) is None

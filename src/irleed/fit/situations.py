@@ -82,7 +82,9 @@ def by_situation(
     similar: Int[np.ndarray, " N"],
     features: Sequence[str] = (),
 ) -> Situations | None:
-    """Estimate skill by regions; None of a single demonstrator, and of observations without features to name.
+    """Estimate skill by regions.
+
+    None of a single demonstrator, of observations without features to name, and where nothing was possible.
 
     **Arguments:**
 
@@ -92,10 +94,13 @@ def by_situation(
     - `features`: names of the numbers in an observation.
     """
     count, values = int(who.max()) + 1, obs.reshape(len(obs), -1).astype(float)
-    if count < 2 or values.shape[1] > MOST_NUMBERS or not (values.max(0) > values.min(0)).any():
+    if count < 2 or values.shape[1] > MOST_NUMBERS or not (np.ptp(values, 0) > 0).any():
         return None
     block, owner, second = _blocks(who, recording, count)
     realised, possible = weight * realised, weight * possible
+    rows = np.flatnonzero(second[block])
+    if not (possible[rows] > 0).any():
+        return None
     overall = np.bincount(who, realised, count) / np.maximum(np.bincount(who, possible, count), 1e-12)
     first = np.flatnonzero(~second[block])
     first = first[:: -(-len(first) // MOST_ROWS)]
@@ -105,7 +110,6 @@ def by_situation(
     for number, each in enumerate(regions):
         region[each.contains(values)] = number
     cell = who * len(regions) + region
-    rows = np.flatnonzero(second[block])
     transitions = np.bincount(cell, minlength=count * len(regions)).reshape(count, -1)
     share = transitions.sum(0) / len(who)
     given = cell[rows], realised[rows], possible[rows], _decisions(values[rows], block[rows])
