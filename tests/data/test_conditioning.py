@@ -34,6 +34,14 @@ def test_centre_and_scale_are_taken_in_double_precision(offset, scale):
     np.testing.assert_allclose((seen - seen.mean(0)) / seen.std(0), expected, atol=1e-5)
 
 
+@pytest.mark.parametrize(("offset", "scale"), [(1e8, 1.0), (1.0, 1e-12), (0.0, 1e20), (-3e9, 1e-4)])
+def test_conditioned_observations_are_undone(offset, scale):
+    obs = offset + scale * ORDINARY
+    found = conditioning(obs)
+    assert found is not None
+    np.testing.assert_allclose(found.undone(found.exact(obs)), obs, rtol=1e-6, atol=1e-6 * scale)
+
+
 def test_only_the_entries_that_need_it_change():
     obs = ORDINARY + np.array([0.0, 1e8, 0.0])
     obs[5, 2] = 1e6

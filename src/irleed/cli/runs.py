@@ -96,6 +96,9 @@ class FitCommand:
     baselines: bool = False
     """Fit other methods to the same data as well, and compare. In an MDP, maximum-entropy IRL; with networks, IQ-Learn,
     ILEED and behaviour cloning, as ensembles like this one: with --env their policies are evaluated there too."""
+    feature_names: Path | None = None
+    """Networks: a file with the names of the numbers in an observation, as a JSON list or one a line; the report names
+    situations by them. Those of classic Gymnasium environments are known by --env."""
     seed: int = 0
     """The random seed."""
     resume: bool = False

@@ -203,6 +203,11 @@ class Conditioning(eqx.Module):
         centred = observations.astype(float) - (origin + remainder)
         return np.clip(centred / unit, low, high).astype(np.float32)
 
+    def undone(self, conditioned: Float[np.ndarray, "B ..."]) -> Float[np.ndarray, "B ..."]:
+        """Conditioned observations in their own units; what was clipped stays so."""
+        origin, remainder, unit = (np.asarray(getattr(self, name), float) for name in FIELDS[:3])
+        return conditioned * unit + (origin + remainder)
+
     def rows(self, obs: Shaped[Array | LazyRows, "R ..."]) -> Float[Array, "R ..."] | LazyRows:
         """Condition all rows of a data set; lazy rows stay lazy."""
         if isinstance(obs, LazyRows):

@@ -49,6 +49,9 @@ class Consensus(eqx.Module):
     say: Float[np.ndarray, " D"]  # the weight of each one's transitions in the shared policy
     episode_skill: Float[np.ndarray, " E"]
     held: Bool[np.ndarray, " N"]  # out, to stop the training
+    realised: Float[np.ndarray, " N"]  # of each transition: its advantage over a random action, by the others' values
+    possible: Float[np.ndarray, " N"]  # the best action's
+    shared: Float[np.ndarray, " N"]  # its weight in the judgement of its demonstrator
     practice: Practice | None  # what the order in which people did things says besides
 
 
@@ -86,7 +89,7 @@ def consensus(
     realised = np.mean([each.realised for each in measured], 0)
     possible = np.mean([each.possible for each in measured], 0)
     of_episodes = _of_episodes(realised * shared, possible * shared, episode, data, together.skill)
-    return Consensus(together, say, of_episodes, held, practised)
+    return Consensus(together, say, of_episodes, held, realised, possible, shared, practised)
 
 
 def _say(found: statistics.Posterior) -> Float[np.ndarray, " D"]:

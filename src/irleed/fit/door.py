@@ -3,7 +3,7 @@
 import contextlib
 import dataclasses
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -26,6 +26,7 @@ from irleed.envs.mdp import FiniteMDP, Gridworld, from_gymnasium, load_mdp
 from irleed.envs.step import AbstractEnv
 from irleed.errors import ConfigError, DivergedError
 from irleed.fit.defaults import Algorithm, Ends, Method, network_algorithm, tabular_algorithm
+from irleed.fit.feature_names import feature_names
 from irleed.fit.networks import MEMBERS, fit_networks
 from irleed.fit.options import (
     DISCOUNT,
@@ -72,6 +73,7 @@ def fit(
     endless: bool = False,
     discount: float = DISCOUNT,
     baselines: bool = False,
+    feature_names: Sequence[str] | str | Path | None = None,
     out: str | Path | None = None,
     resume: bool = False,
     checkpoint_every: float | None = None,
@@ -103,6 +105,8 @@ def fit(
     - `planner`: in an MDP, how demonstrators plan. `endless`: as if terminal states did not end the episode.
     - `discount`: of an MDP that is made from a Gymnasium id.
     - `baselines`: fit other methods to the same data as well.
+    - `feature_names`: of the numbers in an observation, or the path of a file with them (a JSON list, or one a line):
+      for the names of situations. Those of classic Gymnasium environments are known.
     - `out`: a folder for the run: checkpoints, metrics, the answer and report.html. Inside, Ctrl-C, SIGTERM and SIGHUP
       stop at the next checkpoint.
     - `resume`: continue the run in `out` from its last checkpoint; start it if there is none.
@@ -130,6 +134,7 @@ def fit(
         endless=endless,
         discount=discount,
         baselines=baselines,
+        feature_names=feature_names,
         reading=reading or ReadOptions(),
     )
     keeping = Keeping(None if out is None else Path(out), resume, checkpoint_every, tuple(log))
@@ -217,6 +222,7 @@ class _Networks:
 
     data: Demonstrations
     backend: AbstractBackend | None
+    feature_names: tuple[str, ...]
     grid: None = None
     others: tuple[Method, ...] = ("iq", "ileed", "bc")
 
@@ -230,7 +236,7 @@ class _Networks:
             backend = DeviceBackend(backend)
         if backend is not None and options.clip and not isinstance(backend.actions, int):
             data = clipped(data, backend.actions)
-        return cls(data, backend)
+        return cls(data, backend, feature_names(options.feature_names, options.env, data.obs.shape[1:]))
 
     def algorithm(self, options: Options) -> Algorithm:
         """The algorithm that is meant, with its settings; refused if it does not suit data and environment."""
@@ -252,6 +258,7 @@ class _Networks:
     def train(self, algorithm: Any, options: Options, told: Progress | None, kept: Checkpointer | None) -> Fit:
         """Fit."""
         given = {"members": options.members, "seed": options.seed, "progress": told, "checkpointer": kept}
+        given |= {"feature_names": self.feature_names}
         return fit_networks(self.data, algorithm, backend=self.backend, **given)
 
 

@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import time
+from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
@@ -17,11 +18,12 @@ from irleed.data.transitions import Resamples, Transitions, are_choices, read_ah
 from irleed.envs.step import Actions, Bounds
 from irleed.errors import DivergedError
 from irleed.fit import vectors
-from irleed.fit.consensus import Consensus, consensus, settled
+from irleed.fit.consensus import Consensus, consensus, settled, situations
 from irleed.fit.crossfit import resampled_rows, taken
 from irleed.fit.defaults import Algorithm, network_algorithm
 from irleed.fit.judgement import by_the_others, judge
 from irleed.fit.result import Fit, Origin
+from irleed.fit.situations import Situations, by_situation
 from irleed.fit.validation import Prepared, at_chance, check, needed, prepared, too_large
 from irleed.model.expertise import Expertise
 from irleed.policies.ensemble import EnsemblePolicy
@@ -43,6 +45,7 @@ def fit_networks(
     seed: int = 0,
     progress: Progress | None = None,
     checkpointer: Checkpointer | None = None,
+    feature_names: Sequence[str] = (),
 ) -> Fit:
     r"""Learn from demonstrations by an ensemble of networks trained side by side.
 
@@ -70,6 +73,7 @@ def fit_networks(
     - `members`: of the ensemble.
     - `progress`: called as the fit proceeds, with the steps done, how many there are and, now and then, `loss=`.
     - `checkpointer`: keeps the run in a folder, and goes on from there; see `irleed.runs.checkpoint`.
+    - `feature_names`: of the numbers in an observation, for the names of situations.
     """
     began = time.perf_counter()
     if algorithm is None:
@@ -137,6 +141,7 @@ def fit_networks(
         warnings=(*lost, *learnt_from.warnings, *practised, *chance),
         members=len(kept),
         steps=learner.steps,
+        situations=None if judged is None else _situations(judged, learnt_from, data, rows, feature_names),
         episode_skill=None if judged is None else _of_episodes(judged, learnt_from, demonstrations),
         seconds=time.perf_counter() - began + (0.0 if checkpointer is None else checkpointer.earlier),
     )
@@ -174,6 +179,16 @@ def _of_episodes(judged: Consensus, learnt_from: Prepared, data: Demonstrations)
     length = np.bincount(part_of, steps, data.episodes)
     total = np.bincount(part_of, steps * judged.episode_skill, data.episodes)
     return np.where(length > 0, total / np.maximum(length, 1), judged.posterior.skill[data.owner])
+
+
+def _situations(
+    judged: Consensus, learnt_from: Prepared, data: Transitions, rows: Int[np.ndarray, " N"], names: Sequence[str]
+) -> Situations | None:
+    """Skill by situation, whose thresholds are in the data's own units."""
+    seen, conditioning = learnt_from.data, learnt_from.conditioning
+    obs = np.asarray(data.obs) if conditioning is None else conditioning.undone(np.asarray(data.obs))
+    columns = judged.realised, judged.possible, judged.shared, np.asarray(data.demonstrator)
+    return by_situation(obs, *columns, seen.recordings[np.asarray(seen.episode)[rows]], situations(data.obs), names)
 
 
 def _counted(found: Expertise, data: Demonstrations) -> Expertise:

@@ -1,7 +1,7 @@
 """The arguments of `irleed.fit`: what they can be together, and what is kept of them beside a run."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -29,7 +29,7 @@ PlannerName = Literal["soft", "averaged"]
 DISCOUNT = 0.95  # of an MDP that is made from a Gymnasium environment
 TABULAR, OFFLINE, ONLINE = ("irleed", "maxent"), ("irleed", "iq", "ileed", "bc"), ("irleed", "iq", "sqil")
 FOR_MDPS = ("estimator", "planner", "endless", "discount")
-FOR_NETWORKS = ("members", "steps", "ends", "online", "clip")
+FOR_NETWORKS = ("members", "steps", "ends", "online", "clip", "feature_names")
 IN_MEMORY = "in memory"
 
 
@@ -52,6 +52,7 @@ class Options:
     endless: bool = False
     discount: float = DISCOUNT
     baselines: bool = False
+    feature_names: Sequence[str] | str | Path | None = None
     reading: ReadOptions = ReadOptions()
 
     @property

@@ -12,7 +12,7 @@ from typing import Any
 
 from irleed._io.text import one_line, shell
 from irleed.errors import ConfigError
-from irleed.report import comparison, differences, expertise, returns
+from irleed.report import comparison, differences, expertise, returns, situations
 from irleed.report.markup import (
     Safe,
     asset,
@@ -37,7 +37,7 @@ MOST_PEOPLE = 200
 USUAL = {
     "algorithm": "irleed", "estimator": "map", "planner": "soft", "members": "8", "steps": "None", "ends": "neutral",
     "seed": "0", "mdp": "None", "env": "None", "discount": "0.95", "endless": "False", "demonstrator": "data",
-    "action": "None", "clip": "False", "baselines": "False", "expansion": "100.0",
+    "action": "None", "clip": "False", "baselines": "False", "expansion": "100.0", "feature_names": "None",
 }  # fmt: skip
 PAPER = """@inproceedings{beliaev2025irleed,
   title     = {Inverse Reinforcement Learning by Estimating Expertise of Demonstrators},
@@ -104,6 +104,7 @@ def _parts(run: Run, level: int, key: str, runs: int) -> list[Safe]:
         returns.section(run, level, f"{key}-returns", returns.MOST_FILM // runs),
         *([comparison.beside(run, level, f"{key}-beside")] if run.baselines or run.unfinished else []),
         expertise.section(run, level, f"{key}-who"),
+        *([] if run.strengths is None else [situations.section(run, run.strengths, level, f"{key}-situations")]),
         *([] if run.validation is None else [expertise.scores_section(run.validation, level, f"{key}-scores")]),
         *([part(level, "Where they differ", f"{key}-where", *where)] if where else []),
         returns.learning(run, level, f"{key}-curve"),
@@ -127,6 +128,7 @@ def _short(run: Run, level: int, key: str) -> Safe:
         )
     else:
         points.append(expertise.conclusions(run)[0])
+    points += [] if run.strengths is None else [situations.conclusion(run)]
     points += _warned(run.warnings)
     return part(level, title, f"{key}-short", listing(points, "short"))
 
@@ -152,8 +154,10 @@ def _contents(runs: list[Run]) -> Safe:
         if runs[0].networks or runs[0].bias is not None:
             links.append(("run-where", "Where they differ"))
         links += [("run-curve", "Training"), ("run-data", "The data")]
+        if runs[0].strengths is not None:
+            links.insert(3, ("run-situations", "Strong and weak"))
         if runs[0].validation is not None:
-            links.insert(3, ("run-scores", "Scores"))
+            links.insert(3 + (runs[0].strengths is not None), ("run-scores", "Scores"))
         if runs[0].baselines or runs[0].unfinished:
             links.insert(2, ("run-beside", "Other methods"))
     else:
@@ -225,7 +229,8 @@ def command(run: Run) -> str:
     for name, usual in USUAL.items():
         value = str(settings.get(name, usual))
         if value != usual:
-            words += [f"--{name}"] if usual == "False" else [f"--{name}", value]
+            flag = f"--{name.replace('_', '-')}"
+            words += [flag] if usual == "False" else [flag, value]
     own = settings.get("settings")
     for name, value in own.items() if isinstance(own, dict) else ():
         words += ["--set", f"{name}={value}"]

@@ -17,6 +17,7 @@ from irleed.data.validation import LONGEST as LONGEST_NAME
 from irleed.policies import Policy, load_policy
 from irleed.runs.directory import ANSWER, BASELINES, POLICY, RUN, Fields, content, read_json, read_lines, refuse
 from irleed.runs.results import RESULTS, Results, Validation, read_results, read_validation
+from irleed.runs.strengths import Strengths, read_strengths
 
 
 @dataclass(frozen=True)
@@ -137,6 +138,7 @@ class FitRun:
     fingerprint: str | None = None  # of the data; runs of older versions have none
     validation: Validation | None = None  # against scores that the user has
     episodes: tuple[EpisodeSkill, ...] = ()  # none where skill is not estimated
+    strengths: Strengths | None = None  # skill by situation
 
     @property
     def by_skill(self) -> bool:
@@ -295,6 +297,7 @@ def _fit(folder: Path, found: Fields) -> FitRun:
         fingerprint=found.text("fingerprint") if "fingerprint" in found else None,
         provenance=None if provenance is None else provenance.plain(),
         episodes=_episodes(found, len(people)),
+        strengths=read_strengths(found, len(people)),
     )
 
 
