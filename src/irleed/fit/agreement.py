@@ -62,8 +62,12 @@ def agreement(
     actions: int,
     count: int,
     progress: Callable[[float], None],
-) -> list[Measured]:
-    """Of every transition, what it adds to its demonstrator's skill, and its likelihood by the others' policies."""
+) -> tuple[list[Measured], Float[np.ndarray, "2 N"]]:
+    """Of every transition, by the others' policies, what it adds to its demonstrator's skill, and its likelihood.
+
+    For each repetition; and on average, by how much the action is better than their demonstrator's frequencies, and the
+    best one would be.
+    """
     clone_key, fit_key = jax.random.split(key)
     who, action = np.asarray(seen.demonstrator), np.asarray(seen.action).astype(int)
     often = _frequencies(who, action, actions, count)
@@ -77,7 +81,8 @@ def agreement(
         part = tilt(log_probs, often, who, action).part
         measured.append(Measured(part / most, np.ones(len(who)), _curve(log_probs, action)))
     progress(1.0)
-    return measured
+    advantages = [_advantages(log_probs, often[who], action) for (log_probs,) in columns]
+    return measured, np.mean(advantages, 0)
 
 
 def weights(
@@ -188,6 +193,14 @@ def _of_others(
     weight = weight if (weight > 0).sum() > 1 else np.ones_like(weight)
     total = np.tensordot(weight, log_probs, 1) - weight[group, None] * log_probs[group, np.arange(len(group))]
     return total / np.maximum(weight.sum() - weight[group], 1e-12)[:, None]
+
+
+def _advantages(
+    values: Float[np.ndarray, "N A"], often: Float[np.ndarray, "N A"], action: Int[np.ndarray, " N"]
+) -> Float[np.ndarray, "2 N"]:
+    """Of the action taken and of the best one, over actions drawn with these frequencies."""
+    usual = (often * values).sum(1)
+    return np.stack([values[np.arange(len(action)), action] - usual, values.max(1) - usual])
 
 
 def _standardised(values: Float[np.ndarray, "N A"]) -> Float[np.ndarray, "N A"]:

@@ -49,7 +49,7 @@ class Consensus(eqx.Module):
     say: Float[np.ndarray, " D"]  # the weight of each one's transitions in the shared policy
     episode_skill: Float[np.ndarray, " E"]
     held: Bool[np.ndarray, " N"]  # out, to stop the training
-    realised: Float[np.ndarray, " N"]  # of each transition: its advantage over a random action, by the others' values
+    realised: Float[np.ndarray, " N"]  # of each transition: how much better than usual its action is, by the others
     possible: Float[np.ndarray, " N"]  # the best action's
     shared: Float[np.ndarray, " N"]  # its weight in the judgement of its demonstrator
     practice: Practice | None  # what the order in which people did things says besides
@@ -79,16 +79,16 @@ def consensus(
     learner = dataclasses.replace(algorithm, **IQ_LEARN, anneal_lr=False)
     if isinstance(actions, Bounds):
         measured, shared = vectors.agreement(judge_key, learner, seen, held, groups, actions, count, progress)
+        realised, possible = np.mean([(each.realised, each.possible) for each in measured], 0)
     else:
-        measured = agreement(judge_key, learner, seen, held, actions, count, progress)
+        measured, (realised, possible) = agreement(judge_key, learner, seen, held, actions, count, progress)
         shared = np.ones(len(who))
     found = [statistics.evidence(each, shared, who, groups, count) for each in measured]
     agreed, practised = statistics.posterior(found), practice(data)
     together = agreed if practised is None else practised.beside(agreed)
     say = _say(together) * _evened(who, count)
-    realised = np.mean([each.realised for each in measured], 0)
-    possible = np.mean([each.possible for each in measured], 0)
-    of_episodes = _of_episodes(realised * shared, possible * shared, episode, data, together.skill)
+    parts, room = np.mean([(each.realised * shared, each.possible * shared) for each in measured], 0)
+    of_episodes = _of_episodes(parts, room, episode, data, together.skill)
     return Consensus(together, say, of_episodes, held, realised, possible, shared, practised)
 
 
