@@ -25,6 +25,7 @@ from irleed.data.transitions import are_choices
 from irleed.envs.mdp import FiniteMDP, Gridworld, from_gymnasium, load_mdp
 from irleed.envs.step import AbstractEnv
 from irleed.errors import ConfigError, DivergedError
+from irleed.fit import mixture
 from irleed.fit.defaults import Algorithm, Ends, Method, network_algorithm, tabular_algorithm
 from irleed.fit.networks import MEMBERS, fit_networks
 from irleed.fit.options import (
@@ -72,6 +73,7 @@ def fit(
     endless: bool = False,
     discount: float = DISCOUNT,
     baselines: bool = False,
+    demonstrators: int | None = None,
     out: str | Path | None = None,
     resume: bool = False,
     checkpoint_every: float | None = None,
@@ -103,6 +105,7 @@ def fit(
     - `planner`: in an MDP, how demonstrators plan. `endless`: as if terminal states did not end the episode.
     - `discount`: of an MDP that is made from a Gymnasium id.
     - `baselines`: fit other methods to the same data as well.
+    - `demonstrators`: group the episodes into so many people first, whoever the data name; see `irleed.fit.mixture`.
     - `out`: a folder for the run: checkpoints, metrics, the answer and report.html. Inside, Ctrl-C, SIGTERM and SIGHUP
       stop at the next checkpoint.
     - `resume`: continue the run in `out` from its last checkpoint; start it if there is none.
@@ -131,6 +134,7 @@ def fit(
         discount=discount,
         baselines=baselines,
         reading=reading or ReadOptions(),
+        demonstrators=demonstrators,
     )
     keeping = Keeping(None if out is None else Path(out), resume, checkpoint_every, tuple(log))
     loaded = data if isinstance(data, Demonstrations) else load(data, options.reading)
@@ -138,8 +142,13 @@ def fit(
     options.check(tables, are_choices(loaded))
     with contextlib.ExitStack() as held:
         world = _Tables.of(loaded, options, keeping) if tables else _Networks.of(loaded, options, held)
+        people = None
+        if demonstrators is not None:
+            people = world.grouped(demonstrators, options)
+            loaded = loaded.by_owner(people.owner, people.names)
+            world = dataclasses.replace(world, data=world.data.by_owner(people.owner, people.names))
         path = None if isinstance(data, Demonstrations) else str(data)
-        session = _Session(loaded, path, world, keeping, progress, warn, held)
+        session = _Session(loaded, path, world, keeping, progress, warn, held, people)
         found = session.fitted(options, keeping.out, "fit")
         if baselines:
             found = dataclasses.replace(found, baselines=session.beside(options))
@@ -184,6 +193,13 @@ class _Tables:
         tabulate(data, mdp)
         refuse_ignored((keeping,), LASTING, "in an MDP")
         return cls(data, mdp, grid)
+
+    def grouped(self, count: int, options: Options) -> mixture.People:
+        """So many people, whose planner is that of the fit."""
+        own = getattr(options.algorithm, "planner", options.planner)
+        planner = own if isinstance(own, AbstractPlanner) else PLANNERS[options.planner]
+        plan = self.mdp.without_terminals() if options.endless else self.mdp
+        return mixture.of_tables(self.data, plan, planner, count, options.seed)
 
     def algorithm(self, options: Options) -> Irleed | Published:
         """The algorithm that is meant, with its settings."""
@@ -232,6 +248,10 @@ class _Networks:
             data = clipped(data, backend.actions)
         return cls(data, backend)
 
+    def grouped(self, count: int, options: Options) -> mixture.People:
+        """So many people."""
+        return mixture.of_networks(self.data, count, options.seed)
+
     def algorithm(self, options: Options) -> Algorithm:
         """The algorithm that is meant, with its settings; refused if it does not suit data and environment."""
         found, steps = options.algorithm, options.steps
@@ -266,6 +286,7 @@ class _Session:
     progress: bool | Progress
     warn: Callable[[str], None]
     held: contextlib.ExitStack  # folders stay locked until it is closed
+    people: mixture.People | None  # where nobody knew who acted
 
     def fitted(self, options: Options, folder: Path | None, title: str) -> Fit:
         """Fit and, if there is a folder, keep the run there and write the answer."""
@@ -279,7 +300,10 @@ class _Session:
                 told = stack.enter_context(progress_bar(Console(stderr=True), title))
             found = self.world.train(algorithm, options, told, None if tables else kept)
         said = nearly_the_same(found.expertise, self.data)
-        found = dataclasses.replace(found, origin=origin, warnings=(*found.warnings, *said))
+        doubts = () if self.people is None else self.people.warnings
+        found = dataclasses.replace(
+            found, origin=origin, people=self.people, warnings=(*doubts, *found.warnings, *said)
+        )
         if folder is not None:
             with writing(folder):
                 if isinstance(options.env, str) and folder == self.keeping.out:

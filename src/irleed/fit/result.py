@@ -13,6 +13,7 @@ from irleed._io.files import beside, file_digest, write_signed, writing
 from irleed._typing import Array, Float
 from irleed.analysis import departures
 from irleed.data import Demonstrations, ReadOptions
+from irleed.fit.mixture import People
 from irleed.model.expertise import Expertise
 from irleed.policies.base import Policy
 from irleed.report import figures
@@ -59,6 +60,7 @@ class Fit(eqx.Module):
     - `converged`: in an MDP, whether the estimate converged.
     - `members`: with networks, the members of the ensemble.
     - `episode_skill`: of each episode, where demonstrators are judged by the others.
+    - `people`: which episodes are whose, where episodes were grouped; see `irleed.fit.mixture`.
     - `baselines`: fits of other methods to the same data, by their names.
     """
 
@@ -75,6 +77,7 @@ class Fit(eqx.Module):
     converged: bool = eqx.field(static=True, default=True)
     members: int | None = eqx.field(static=True, default=None)
     episode_skill: Float[np.ndarray, " E"] | None = None
+    people: People | None = None
     baselines: "dict[str, Fit]" = eqx.field(default_factory=dict)
 
     def summary(self) -> dict[str, object]:
@@ -90,6 +93,7 @@ class Fit(eqx.Module):
             "steps": self.steps,
             **own,
             **self._of_episodes,
+            **({} if self.people is None else {"people": self.people.summary()}),
             "warnings": list(self.warnings),
             "seconds": round(self.seconds, 3),
         }

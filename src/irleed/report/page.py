@@ -37,7 +37,7 @@ MOST_PEOPLE = 200
 USUAL = {
     "algorithm": "irleed", "estimator": "map", "planner": "soft", "members": "8", "steps": "None", "ends": "neutral",
     "seed": "0", "mdp": "None", "env": "None", "discount": "0.95", "endless": "False", "demonstrator": "data",
-    "action": "None", "clip": "False", "baselines": "False", "expansion": "100.0",
+    "action": "None", "clip": "False", "baselines": "False", "expansion": "100.0", "demonstrators": "None",
 }  # fmt: skip
 PAPER = """@inproceedings{beliaev2025irleed,
   title     = {Inverse Reinforcement Learning by Estimating Expertise of Demonstrators},
