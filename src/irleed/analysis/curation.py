@@ -178,8 +178,8 @@ def curate(
     loaded = known.as_fitted(data if isinstance(data, Demonstrations) else load(data, known.reading))
     found = weigh(loaded, known, share, other_data=other_data, allow_few=allow_few)
     source = None if isinstance(data, Demonstrations) else Path(data)
-    share = known.probability if found.names == known.names and not other_data else None
-    found = dataclasses.replace(found, episode_names=_names(source, known.reading), probability=share)
+    people = known.probability if found.names == known.names and not other_data else None
+    found = dataclasses.replace(found, episode_names=_names(source, known.reading), probability=people)
     if frames is not None:
         if source is None or not lerobot.FORMAT.recognises(source):
             got, expected = "other data" if source else "data in memory", "a LeRobot folder, whose frames have an index"

@@ -197,7 +197,7 @@ class _Tables:
     def grouped(self, count: int, options: Options) -> mixture.People:
         """So many people, whose planner is that of the fit."""
         own = getattr(options.algorithm, "planner", options.planner)
-        planner = own if isinstance(own, AbstractPlanner) else PLANNERS[options.planner]
+        planner = PLANNERS[own] if isinstance(own, str) else own
         plan = self.mdp.without_terminals() if options.endless else self.mdp
         return mixture.of_tables(self.data, plan, planner, count, options.seed)
 

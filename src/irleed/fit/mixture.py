@@ -174,12 +174,13 @@ def _rounds(episodes, start, fold, width, folds):
 def _doubts(levels: dict[int, Float[np.ndarray, " E"]], probability: Float[np.ndarray, "E K"], count: int) -> list[str]:
     """What is to be said of so many people."""
     said, people = [], probability.shape[1]
+    unsure = int((probability.max(1) < SURE).sum())
     fewer = {each: level for each, level in levels.items() if each < count}
     if fewer:
         best = max(fewer, key=lambda each: fewer[each].sum())
         gain = levels[count] - fewer[best]
         error = float(gain.std() * np.sqrt(len(gain)))
-        if gain.sum() <= MARGIN * error:
+        if gain.sum() <= MARGIN * error or unsure > len(probability) / 2:
             of = "1 person" if best == 1 else f"{best} people"
             said.append(
                 f"the data do not support {count} people: the held-out log likelihood is {gain.sum():.1f} above that "
@@ -187,7 +188,6 @@ def _doubts(levels: dict[int, Float[np.ndarray, " E"]], probability: Float[np.nd
             )
     if people < count:
         said.append(f"{count} people were asked for and {people} found: no episode is most probably another's")
-    unsure = int((probability.max(1) < SURE).sum())
     if unsure:
         said.append(f"{unsure} of {len(probability)} episodes have no person with a probability of {SURE:g} or more")
     return said
@@ -200,13 +200,7 @@ def of_networks(data: Demonstrations, count: int, seed: int = 0) -> People:
 
 
 @in_double_precision
-def of_tables(
-    data: Demonstrations,
-    mdp: FiniteMDP,
-    planner: AbstractPlanner,
-    count: int,
-    seed: int = 0,
-) -> People:
+def of_tables(data: Demonstrations, mdp: FiniteMDP, planner: AbstractPlanner, count: int, seed: int = 0) -> People:
     """Group the episodes of demonstrators who plan in an MDP."""
     _check(data, count)
     return group(seen_by_planner(data, mdp, planner), count, seed)
@@ -242,8 +236,8 @@ def seen_by_network(data: Demonstrations, seed: int) -> AbstractEpisodes:
     inputs = np.concatenate([np.ones((len(rows), 1)), *features], 1)
     steps = np.maximum(np.bincount(episode, minlength=data.episodes), 1)
     gram = _summed(inputs[:, :, None] * inputs[:, None, :], episode, data.episodes)
-    values = _single(values - values.mean(1, keepdims=True), inputs)
-    return Choices(*values, jnp.asarray(seen.action), jnp.asarray(episode), *_single(gram, steps))
+    values, inputs, gram, steps = _single(values - values.mean(1, keepdims=True), inputs, gram, steps)
+    return Choices(values, inputs, jnp.asarray(seen.action), jnp.asarray(episode), gram, steps)
 
 
 def _unseen(
