@@ -6,7 +6,8 @@ person's, $p(e) = \sum_k \rho_k \prod_t \pi_k(a_t|s_t)$. Priors are $c_k \sim N(
 
 - Networks, discrete actions: $\phi$ are principal components of the observations and of random functions of them, and
   $Q$ is that of networks which have not learnt from the episode.
-- Networks, vectors: Gaussian noise of precision $\exp(c_k)$ around the shared policy's action plus $\phi^\top w_k$.
+- Networks, vectors: Gaussian noise of precision $\exp(c_k)$ around the shared policy's action plus $\phi^\top w_k$;
+  that policy has learnt from all episodes, shortly.
 - In an MDP, $\phi(s, a)$ is the derivative of $Q$ in the reward, so that $w_k$ is a bias of the reward to first order.
 
 Nobody's model judges an episode that it has learnt from, or all would stay where they began. Episodes are divided into
@@ -54,6 +55,7 @@ SETTLED = 4  # rounds in which models learn before the first E step
 MOST_ROWS = 20_000  # transitions that are looked at, evenly spaced within episodes
 MOST_NUMBERS = 256  # of an observation; more are projected at random
 FEATURES, UNITS = 16, 64  # principal components of observations, and of random units of them
+FEW_FEATURES = 8  # for vectors, beside the shared policy's action
 MOST_FEATURES = 64  # in an MDP, of the reward
 SHARED = {"steps": 6_000, "batch_size": 128, "anneal_lr": False}
 SHARED_VECTORS = {"hidden": (64, 64), "steps": 1_000, "batch_size": 128, "learning_rate": 3e-3}
@@ -231,6 +233,7 @@ def seen_by_network(data: Demonstrations, seed: int) -> AbstractEpisodes:
     turned = rng.normal(size=(obs.shape[1], UNITS)) / np.sqrt(obs.shape[1])
     features = components(obs, FEATURES), components(np.maximum(obs @ turned + rng.normal(size=UNITS), 0), FEATURES)
     if isinstance(actions, Bounds):
+        features = (components(features[1], FEW_FEATURES),)
         unit = 2 * (np.asarray(seen.action) - actions.low) / (actions.high - actions.low) - 1
         return _numbers(unit, values, features, episode, data.episodes)
     inputs = np.concatenate([np.ones((len(rows), 1)), *features], 1)
@@ -246,7 +249,8 @@ def _unseen(
     """Logits, or scaled means of vectors, by networks that have learnt from other episodes."""
     fold_key, train_key = jax.random.split(key)
     count = int(episode.max()) + 1
-    folds = max(1, min(FOLDS, len(np.unique(episode))))
+    # Vectors are about what everyone does on average, which a short training on all episodes hardly memorises.
+    folds = 1 if isinstance(actions, Bounds) else max(1, min(FOLDS, len(np.unique(episode))))
     fold = np.resize(np.arange(folds), count)[np.asarray(jax.random.permutation(fold_key, count))][episode]
     fold = np.unique(fold, return_inverse=True)[1]  # an episode may have no rows
     folds = int(fold.max()) + 1
