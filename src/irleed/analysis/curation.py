@@ -53,6 +53,14 @@ class Assessment(eqx.Module):
     fingerprint: str | None = eqx.field(static=True, default=None)  # of the data; runs of older versions have none
     skill: Float[np.ndarray, " D"] | None = None  # None where it is not estimated
     episode_skill: Float[np.ndarray, " E"] | None = None  # of the episodes of the data
+    probability: Float[np.ndarray, "E D"] | None = None  # that an episode is someone's, where they were grouped
+
+    def as_fitted(self, data: Demonstrations) -> Demonstrations:
+        """The data with the people that their episodes were grouped into, if they were and these are the data."""
+        if self.probability is None or len(self.probability) != data.episodes or data.names == self.names:
+            return data
+        found = data.by_owner(self.probability.argmax(1), self.names)
+        return found if fingerprint(found) == self.fingerprint else data
 
     @classmethod
     def of(cls, run: Fit | str | Path, expansion: float = EXPANSION) -> "Assessment":
@@ -65,7 +73,8 @@ class Assessment(eqx.Module):
             found, reading = run.expertise, ReadOptions(**run.origin.given["reading"])
             precision, bias = np.asarray(found.precision), np.nan_to_num(np.asarray(found.bias))
             skill, data = None if found.skill is None else np.asarray(found.skill, float), fingerprint(run.origin.data)
-            return cls(run.policy, found.names, precision, bias, reading, data, skill, run.episode_skill)
+            share = None if run.people is None else run.people.probability
+            return cls(run.policy, found.names, precision, bias, reading, data, skill, run.episode_skill, share)
         kept = read_fit(Path(run), "make one with `irleed fit DATA --out FOLDER`")
         names = tuple(person.name for person in kept.people)
         precision = np.array([person.precision.value for person in kept.people], float)
@@ -77,7 +86,8 @@ class Assessment(eqx.Module):
         skill = np.array(skills, float) if kept.by_skill else None
         episodes = np.array([each.value for each in kept.episodes], float) if kept.episodes else None
         reading = dataclasses.replace(kept.reading, expansion=expansion)
-        return cls(kept.policy, names, precision, bias, reading, kept.fingerprint, skill, episodes)
+        share = None if kept.grouping is None else np.array(kept.grouping.probability)
+        return cls(kept.policy, names, precision, bias, reading, kept.fingerprint, skill, episodes, share)
 
 
 class Curation(eqx.Module):
@@ -94,6 +104,7 @@ class Curation(eqx.Module):
     skill: Float[np.ndarray, " D"] | None = None  # None where it is not estimated
     episode_skill: Float[np.ndarray, " E"] | None = None  # None too for episodes that were not fitted
     episode_names: tuple[str, ...] | None = eqx.field(static=True, default=None)  # in the source, where it has names
+    probability: Float[np.ndarray, "E D"] | None = None  # that an episode is someone's, where they were grouped
 
     @property
     def effective_episodes(self) -> float:
@@ -117,9 +128,14 @@ class Curation(eqx.Module):
                 "quality_score": float(self.weight[number]),
                 "keep": bool(self.keep[number]),
                 "reason": self._reason(number, int(who), average),
+                **({} if self.probability is None else self._probabilities(number)),
             }
             for number, who in enumerate(self.owner)
         ]
+
+    def _probabilities(self, number: int) -> dict[str, float]:
+        row = () if self.probability is None else self.probability[number].tolist()
+        return {f"probability of {name}": value for name, value in zip(self.names, row, strict=True)}
 
     def _reason(self, number: int, who: int, average: float) -> str:
         own = self.log_likelihood[number]
@@ -160,10 +176,11 @@ def curate(
     - `allow_few`: accept weights that rest on a few episodes, see `weigh`.
     """
     known = Assessment.of(run, expansion)
-    loaded = data if isinstance(data, Demonstrations) else load(data, known.reading)
+    loaded = known.as_fitted(data if isinstance(data, Demonstrations) else load(data, known.reading))
     found = weigh(loaded, known, share, other_data=other_data, allow_few=allow_few)
     source = None if isinstance(data, Demonstrations) else Path(data)
-    found = dataclasses.replace(found, episode_names=_names(source, known.reading))
+    people = known.probability if found.names == known.names and not other_data else None
+    found = dataclasses.replace(found, episode_names=_names(source, known.reading), probability=people)
     if frames is not None:
         if source is None or not lerobot.FORMAT.recognises(source):
             got, expected = "other data" if source else "data in memory", "a LeRobot folder, whose frames have an index"

@@ -214,6 +214,7 @@ class Estimates:
         kept = read_fit(Path(run), "make one with `irleed fit DATA --out FOLDER`")
         reading = dataclasses.replace(kept.reading, expansion=expansion)
         loaded = data if isinstance(data, Demonstrations) else load(_source(Path(run), data, kept.config), reading)
+        loaded = kept.as_fitted(loaded)
         if kept.fingerprint is not None and kept.fingerprint != (other := fingerprint(loaded)):
             got, expected = f"SHA-256 {other[:8]}...", f"{kept.fingerprint[:8]}..., the data of the run"
             raise SpaceError("data", got=got, expected=expected, remedy="name the data that were fitted with --data")

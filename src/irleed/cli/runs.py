@@ -93,6 +93,8 @@ class FitCommand:
     """In an MDP: plan as if terminal states did not end the episode, as the released program does."""
     discount: float = DISCOUNT
     """In an MDP from --env: the discount; a file has its own, and so have networks."""
+    demonstrators: int | None = None
+    """Nobody knows who acted: group the episodes into so many people first, whoever the data name."""
     baselines: bool = False
     """Fit other methods to the same data as well, and compare. In an MDP, maximum-entropy IRL; with networks, IQ-Learn,
     ILEED and behaviour cloning, as ensembles like this one: with --env their policies are evaluated there too."""
@@ -152,6 +154,8 @@ def warn(aside: Console, found: Fit) -> None:
 def show(console: Console, found: Fit, method: str) -> None:
     """Print each demonstrator's skill, the returns where they are known, and the baselines."""
     console.print(found.expertise.table())
+    if found.people is not None:
+        console.print(found.people.table())
     if found.returns:
         console.print(returns_table(found.returns))
     if found.baselines:

@@ -216,6 +216,13 @@ class Demonstrations(eqx.Module):
         names = tuple(f"episode {i}" for i in range(self.episodes))
         return dataclasses.replace(self, demonstrator=self.episode, names=names, part_of=None)
 
+    def by_owner(self, owner: Int[np.ndarray, " E"], names: tuple[str, ...]) -> "Demonstrations":
+        """The same data with other demonstrators, each of whom has an episode."""
+        demonstrator = np.asarray(owner, np.int32)[np.asarray(self.episode)]
+        found = dataclasses.replace(self, demonstrator=demonstrator, names=names)
+        found.validate()
+        return found
+
     def validate(self, where: str = "data") -> None:
         """Raise a `DataError` that names the first thing found wrong."""
         checks.check({name: getattr(self, name) for name in ("obs", "action", *COLUMNS)}, self.names, where)

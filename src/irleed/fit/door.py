@@ -25,6 +25,7 @@ from irleed.data.transitions import are_choices
 from irleed.envs.mdp import FiniteMDP, Gridworld, from_gymnasium, load_mdp
 from irleed.envs.step import AbstractEnv
 from irleed.errors import ConfigError, DivergedError
+from irleed.fit import mixture
 from irleed.fit.defaults import Algorithm, Ends, Method, network_algorithm, tabular_algorithm
 from irleed.fit.feature_names import feature_names
 from irleed.fit.networks import MEMBERS, fit_networks
@@ -74,6 +75,7 @@ def fit(
     discount: float = DISCOUNT,
     baselines: bool = False,
     feature_names: Sequence[str] | str | Path | None = None,
+    demonstrators: int | None = None,
     out: str | Path | None = None,
     resume: bool = False,
     checkpoint_every: float | None = None,
@@ -107,6 +109,7 @@ def fit(
     - `baselines`: fit other methods to the same data as well.
     - `feature_names`: of the numbers in an observation, or the path of a file with them (a JSON list, or one a line):
       for the names of situations. Those of classic Gymnasium environments are known.
+    - `demonstrators`: group the episodes into so many people first, whoever the data name; see `irleed.fit.mixture`.
     - `out`: a folder for the run: checkpoints, metrics, the answer and report.html. Inside, Ctrl-C, SIGTERM and SIGHUP
       stop at the next checkpoint.
     - `resume`: continue the run in `out` from its last checkpoint; start it if there is none.
@@ -136,6 +139,7 @@ def fit(
         baselines=baselines,
         feature_names=feature_names,
         reading=reading or ReadOptions(),
+        demonstrators=demonstrators,
     )
     keeping = Keeping(None if out is None else Path(out), resume, checkpoint_every, tuple(log))
     loaded = data if isinstance(data, Demonstrations) else load(data, options.reading)
@@ -143,8 +147,13 @@ def fit(
     options.check(tables, are_choices(loaded))
     with contextlib.ExitStack() as held:
         world = _Tables.of(loaded, options, keeping) if tables else _Networks.of(loaded, options, held)
+        people = None
+        if demonstrators is not None:
+            people = world.grouped(demonstrators, options)
+            loaded = loaded.by_owner(people.owner, people.names)
+            world = dataclasses.replace(world, data=world.data.by_owner(people.owner, people.names))
         path = None if isinstance(data, Demonstrations) else str(data)
-        session = _Session(loaded, path, world, keeping, progress, warn, held)
+        session = _Session(loaded, path, world, keeping, progress, warn, held, people)
         found = session.fitted(options, keeping.out, "fit")
         if baselines:
             found = dataclasses.replace(found, baselines=session.beside(options))
@@ -189,6 +198,13 @@ class _Tables:
         tabulate(data, mdp)
         refuse_ignored((keeping,), LASTING, "in an MDP")
         return cls(data, mdp, grid)
+
+    def grouped(self, count: int, options: Options) -> mixture.People:
+        """So many people, whose planner is that of the fit."""
+        own = getattr(options.algorithm, "planner", options.planner)
+        planner = PLANNERS[own] if isinstance(own, str) else own
+        plan = self.mdp.without_terminals() if options.endless else self.mdp
+        return mixture.of_tables(self.data, plan, planner, count, options.seed)
 
     def algorithm(self, options: Options) -> Irleed | Published:
         """The algorithm that is meant, with its settings."""
@@ -238,6 +254,10 @@ class _Networks:
             data = clipped(data, backend.actions)
         return cls(data, backend, feature_names(options.feature_names, options.env, data.obs.shape[1:]))
 
+    def grouped(self, count: int, options: Options) -> mixture.People:
+        """So many people."""
+        return mixture.of_networks(self.data, count, options.seed)
+
     def algorithm(self, options: Options) -> Algorithm:
         """The algorithm that is meant, with its settings; refused if it does not suit data and environment."""
         found, steps = options.algorithm, options.steps
@@ -273,6 +293,7 @@ class _Session:
     progress: bool | Progress
     warn: Callable[[str], None]
     held: contextlib.ExitStack  # folders stay locked until it is closed
+    people: mixture.People | None  # where nobody knew who acted
 
     def fitted(self, options: Options, folder: Path | None, title: str) -> Fit:
         """Fit and, if there is a folder, keep the run there and write the answer."""
@@ -286,7 +307,10 @@ class _Session:
                 told = stack.enter_context(progress_bar(Console(stderr=True), title))
             found = self.world.train(algorithm, options, told, None if tables else kept)
         said = nearly_the_same(found.expertise, self.data)
-        found = dataclasses.replace(found, origin=origin, warnings=(*found.warnings, *said))
+        doubts = () if self.people is None else self.people.warnings
+        found = dataclasses.replace(
+            found, origin=origin, people=self.people, warnings=(*doubts, *found.warnings, *said)
+        )
         if folder is not None:
             with writing(folder):
                 if isinstance(options.env, str) and folder == self.keeping.out:

@@ -54,6 +54,7 @@ class Options:
     baselines: bool = False
     feature_names: Sequence[str] | str | Path | None = None
     reading: ReadOptions = ReadOptions()
+    demonstrators: int | None = None
 
     @property
     def plays(self) -> bool:
@@ -86,8 +87,22 @@ class Options:
             refuse_ignored((self,), ("ends",), f"with {self.algorithm}")
         if self.env is None:
             refuse_ignored((self,), ("online",), way)
+        if self.demonstrators is not None:
+            self._check_demonstrators()
         if not tables and not discrete and not self.plays:
             refuse_ignored((self,), ("ends",), "with continuous actions and no --env")
+
+    def _check_demonstrators(self) -> None:
+        """Refuse to group episodes where they are grouped already, and where networks learn from what they play."""
+        got, remedy = self.demonstrators, "leave one of them out"
+        if self.demonstrators is not None and self.demonstrators < 1:
+            raise ConfigError("--demonstrators", got=got, expected="1 or more", remedy="choose a larger number")
+        if self.reading.demonstrator == "episode":
+            expected = "no --demonstrator episode, which takes each episode for a person's"
+            raise ConfigError("--demonstrators", got=got, expected=expected, remedy=remedy)
+        if self.plays:
+            expected = "networks that learn from the data alone"
+            raise ConfigError("--demonstrators", got=f"{got} with --env", expected=expected, remedy="say --no-online")
 
     def given(self, path: str | None, tables: bool) -> dict[str, Any]:
         """As they are kept beside the answer: as text, what is not a name or a number only by its kind."""

@@ -14,6 +14,7 @@ from irleed._typing import Array, Float
 from irleed.analysis import departures
 from irleed.data import Demonstrations, ReadOptions
 from irleed.fit.situations import Situations
+from irleed.fit.mixture import People
 from irleed.model.expertise import Expertise
 from irleed.policies.base import Policy
 from irleed.report import figures
@@ -61,6 +62,7 @@ class Fit(eqx.Module):
     - `members`: with networks, the members of the ensemble.
     - `episode_skill`: of each episode, where demonstrators are judged by the others.
     - `situations`: in which situations each demonstrator is strong and weak, where they are judged by the others.
+    - `people`: which episodes are whose, where episodes were grouped; see `irleed.fit.mixture`.
     - `baselines`: fits of other methods to the same data, by their names.
     """
 
@@ -78,6 +80,7 @@ class Fit(eqx.Module):
     members: int | None = eqx.field(static=True, default=None)
     episode_skill: Float[np.ndarray, " E"] | None = None
     situations: Situations | None = None
+    people: People | None = None
     baselines: "dict[str, Fit]" = eqx.field(default_factory=dict)
 
     def summary(self) -> dict[str, object]:
@@ -94,6 +97,7 @@ class Fit(eqx.Module):
             **own,
             **self._of_episodes,
             **({} if self.situations is None else {"situations": self.situations.to_dict()}),
+            **({} if self.people is None else {"people": self.people.summary()}),
             "warnings": list(self.warnings),
             "seconds": round(self.seconds, 3),
         }

@@ -11,7 +11,7 @@ from irleed._typing import Float
 from irleed.fit.posterior import better
 from irleed.report import svg
 from irleed.report.markup import Safe, counted, details, element, figure, listed, number, paragraph, part, table
-from irleed.runs.reader import EpisodeSkill, Estimate, FitRun, Person
+from irleed.runs.reader import EpisodeSkill, Estimate, FitRun, Grouping, Person
 from irleed.runs.results import Agreement, Validation
 
 MOST_DRAWN, MOST_ROWS = 40, 500
@@ -27,6 +27,7 @@ DEVIATION = 1.4826  # the standard deviation of a normal variable over its media
 SIDE, LEFT, BOTTOM, TOP = 300.0, 62.0, 240.0, 14.0  # of the plot of scores
 Episodes = dict[str, list[EpisodeSkill]]  # by the name of the demonstrator
 MARGIN = 1.645  # standard deviations from the mean to an end of a 90 % interval
+CERTAIN = 0.9  # the probability from which an episode is certainly a person's
 SURE = 0.95  # the probability from which the order of two demonstrators counts as certain
 SKILL = (
     "Skill is the share of the advantage over random actions that a demonstrator realises, by the values of a policy "
@@ -54,8 +55,34 @@ def section(run: FitRun, level: int, key: str) -> Safe:
     episodes = by_demonstrator(run, order)
     plots += [_episode_plot(episodes)] if episodes else []
     words = [*(paragraph(sentence) for sentence in conclusions(run)), paragraph(meaning(run), kind="note")]
-    tables = [_all(run, order), *_crossed(run, order), *(_episode_table(episodes) if episodes else [])]
+    grouped = [] if run.grouping is None else _grouped(run, run.grouping)
+    tables = [*grouped, _all(run, order), *_crossed(run, order), *(_episode_table(episodes) if episodes else [])]
     return part(level, "The demonstrators", key, *words, element("div", *plots, class_="figures"), *tables)
+
+
+def _grouped(run: FitRun, found: Grouping) -> list[Safe]:
+    """How certain it is who acted, and whether fewer people would do."""
+    names, share = [person.name for person in run.people], np.array(found.probability)
+    largest, owner = share.max(1), found.owner
+    words = (
+        "Nobody knew who acted: episodes were grouped into people by their actions. An episode counts as that of the "
+        "most probable person; the probabilities rest on the model, and on there being so many people."
+    )
+    rows = []
+    for who, name in enumerate(names):
+        own = largest[owner == who]
+        rows.append((name, len(own), float(own.mean()), float(own.min()), int((own < CERTAIN).sum())))
+    headings = ["person", "episodes", "mean probability", "lowest", f"below {CERTAIN:g}"]
+    certain = table("How certain it is who acted", headings, rows)
+    levels = table("Held-out log likelihood of all actions", ["people", "log likelihood"], found.log_likelihood)
+    heads = ["episode", "person", *(f"probability of {name}" for name in names[:MOST_CROSSED])]
+    each = [
+        (number, names[who], *(f"{value:.3f}" for value in row[:MOST_CROSSED]))
+        for number, (who, row) in enumerate(zip(owner, share.tolist(), strict=True))
+    ]
+    more = f"; the first {MOST_ROWS} of {len(each)}" if len(each) > MOST_ROWS else ""
+    every = table(f"Who acted in each episode{more}", heads, each[:MOST_ROWS])
+    return [paragraph(words), certain, levels, details("Who acted in each episode", every)]
 
 
 def meaning(run: FitRun) -> str:

@@ -38,6 +38,7 @@ USUAL = {
     "algorithm": "irleed", "estimator": "map", "planner": "soft", "members": "8", "steps": "None", "ends": "neutral",
     "seed": "0", "mdp": "None", "env": "None", "discount": "0.95", "endless": "False", "demonstrator": "data",
     "action": "None", "clip": "False", "baselines": "False", "expansion": "100.0", "feature_names": "None",
+    "demonstrators": "None",
 }  # fmt: skip
 PAPER = """@inproceedings{beliaev2025irleed,
   title     = {Inverse Reinforcement Learning by Estimating Expertise of Demonstrators},

@@ -8,10 +8,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from irleed._io.arrays import EXPANSION
 from irleed._io.files import file_digest
-from irleed._io.text import name
-from irleed.data import ReadOptions
+from irleed._io.text import name, one_line
+from irleed._typing import Int
+from irleed.data import Demonstrations, ReadOptions
 from irleed.data.formats import inside
 from irleed.data.validation import LONGEST as LONGEST_NAME
 from irleed.policies import Policy, load_policy
@@ -68,6 +71,19 @@ class EpisodeSkill:
     episode: int
     who: int  # number of the demonstrator
     value: float
+
+
+@dataclass(frozen=True)
+class Grouping:
+    """Who acted in each episode, where episodes were grouped into people."""
+
+    probability: tuple[tuple[float, ...], ...]  # of each of the people, by episode
+    log_likelihood: tuple[tuple[str, float], ...]  # held out, by the number of people
+
+    @property
+    def owner(self) -> Int[np.ndarray, " E"]:
+        """The most probable person of each episode."""
+        return np.array(self.probability).argmax(1)
 
 
 @dataclass(frozen=True)
@@ -139,6 +155,14 @@ class FitRun:
     validation: Validation | None = None  # against scores that the user has
     episodes: tuple[EpisodeSkill, ...] = ()  # none where skill is not estimated
     strengths: Strengths | None = None  # skill by situation
+    grouping: Grouping | None = None  # where episodes were grouped into people
+
+    def as_fitted(self, data: Demonstrations) -> Demonstrations:
+        """The data with the people that their episodes were grouped into, if they were."""
+        names = tuple(person.name for person in self.people)
+        if self.grouping is None or data.names == names or data.episodes != len(self.grouping.probability):
+            return data
+        return data.by_owner(self.grouping.owner, names)
 
     @property
     def by_skill(self) -> bool:
@@ -298,6 +322,7 @@ def _fit(folder: Path, found: Fields) -> FitRun:
         provenance=None if provenance is None else provenance.plain(),
         episodes=_episodes(found, len(people)),
         strengths=read_strengths(found, len(people)),
+        grouping=_grouping(found, len(people)),
     )
 
 
@@ -312,6 +337,20 @@ def _episodes(found: Fields, people: int) -> tuple[EpisodeSkill, ...]:
     return tuple(
         EpisodeSkill(number, int(who), value) for number, (who, value) in enumerate(zip(owner, skill, strict=True))
     )
+
+
+def _grouping(found: Fields, people: int) -> Grouping | None:
+    """Probabilities of people, each of whom has an episode."""
+    if "people" not in found:
+        return None
+    own = found.inner("people")
+    rows, levels = own.table("probability"), own.inner("log_likelihood")
+    known = len(rows) > 0 and len(rows[0]) == people and all(0 <= value <= 1 for row in rows for value in row)
+    if not known or len(set(np.array(rows).argmax(1).tolist())) < people:
+        expected = "a probability for each demonstrator, of every episode; an episode of everyone"
+        refuse(f"{own.where}, probability", "something else", expected)
+    level = tuple((one_line(count), levels.number(count)) for count in levels.plain())
+    return Grouping(tuple(map(tuple, rows)), level)
 
 
 def _reading(config: Fields) -> ReadOptions:
