@@ -71,7 +71,7 @@ class Groups:
             return [jax.device_put(tree)]
         every = np.arange(0, self._runs, self._size)[:, None] + np.arange(self._size)
         leaves, structure = jax.tree.flatten(tree)
-        leaves = [leaf if _is_key(leaf) else np.asarray(leaf) for leaf in leaves]
+        leaves = [leaf if is_key(leaf) else np.asarray(leaf) for leaf in leaves]
         parts = [[jnp.asarray(_taken(leaf, rows)) for leaf in leaves] for rows in every % self._runs]
         return [jax.tree.unflatten(structure, part) for part in parts]
 
@@ -102,8 +102,9 @@ class Groups:
         return [state for state, _ in found], self.join([finding for _, finding in found])
 
 
-def _is_key(leaf: Any) -> bool:
-    return isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+def is_key(leaf: Any) -> bool:
+    """Whether a leaf is a random key, or an array of them."""
+    return hasattr(leaf, "dtype") and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
 
 
 def _taken(leaf: Any, rows: np.ndarray) -> Any:
@@ -112,4 +113,4 @@ def _taken(leaf: Any, rows: np.ndarray) -> Any:
 
 
 def _joined(leaves: Sequence[Any]) -> Any:
-    return (jnp if _is_key(leaves[0]) else np).concatenate(leaves)
+    return (jnp if is_key(leaves[0]) else np).concatenate(leaves)

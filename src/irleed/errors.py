@@ -1,6 +1,9 @@
 """Errors that a user can mend. Each says where, what was found, what was expected and what to do about it."""
 
-from irleed._io.text import escaped, shortened
+import importlib
+from typing import Any
+
+from irleed._io.text import escaped, one_line, shortened
 
 LONGEST = 2_000  # characters of each part of a message: a path fits
 
@@ -40,3 +43,13 @@ class ConfigError(IrleedError):
 
 class DivergedError(IrleedError):
     """Training diverged: every run ended with non-finite parameters."""
+
+
+def library(name: str, extra: str, where: str | None = None) -> Any:
+    """An optional library, or a `ConfigError` that names the extra to install; `where` is what needs it."""
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        reason = "" if isinstance(error, ModuleNotFoundError) and error.name == name else f" ({one_line(error)})"
+        got, expected = f"{name} not installed{reason}" if where else f"not installed{reason}", "the library"
+        raise ConfigError(where or name, got, expected, f"pip install 'irleed[{extra}]'") from error

@@ -9,7 +9,7 @@ import os
 import re
 import shlex
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from rich.console import Console
 from rich.text import Text
@@ -43,6 +43,12 @@ def one_line(value: object, most: int = LONGEST_LINE) -> str:
 def shortened(text: str, most: int) -> str:
     """The beginning of a long text."""
     return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def several(parts: Sequence[object], most: int = 8, count: int | None = None) -> str:
+    """``a, b, c and 4 more``: the first parts of a list of `count`, which is their number by default."""
+    left = (len(parts) if count is None else count) - most
+    return ", ".join(map(str, parts[:most])) + (f" and {left} more" if left > 0 else "")
 
 
 def distinct(text: str, most: int) -> str:

@@ -88,6 +88,13 @@ class AbstractAgent(AbstractAlgorithm):
         """The loss of a batch from the replay buffer and a demonstrated one, a `Row`; None for experts."""
 
 
+def with_replayed(demonstrated: Row, replayed: Transition) -> Row:
+    """A demonstrated batch, then as many replayed transitions, each with the demonstrator of one of the batch."""
+    proceeds, who = jnp.where(replayed.terminated, 0.0, 1.0), demonstrated.demonstrator
+    paired = Row(replayed.obs, replayed.next_obs, replayed.action, proceeds, who, demonstrated.initial)
+    return jax.tree.map(lambda *leaves: jnp.concatenate(leaves), demonstrated, paired)
+
+
 def init(
     agent: AbstractAgent,
     key: Key,

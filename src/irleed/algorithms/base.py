@@ -8,7 +8,7 @@ import abc
 import dataclasses
 import math
 from collections.abc import Callable
-from typing import Any, Literal, get_args, get_origin
+from typing import Any, ClassVar, Literal, get_args, get_origin
 
 import equinox as eqx
 import jax
@@ -27,6 +27,8 @@ from irleed.policies.ensemble import MOST_LAYERS
 
 ActionKind = Literal["discrete", "continuous"]
 MOST_WHOLE, WIDEST = (1 << 31) - 1, 1 << 16  # of whole numbers, and of the units of a layer
+# Settings with which algorithms learn from vectors, from the data alone.
+FOR_VECTORS: dict[str, Any] = {"hidden": (128, 128), "activation": "relu", "batch_size": 64}
 # What settings of these names can be, in all algorithms; others may be 0 or more.
 RANGES: dict[str, tuple[float, float]] = {
     **dict.fromkeys(("steps", "batch_size", "num_envs", "gradient_steps", "buffer_size", "embedding"), (1, MOST_WHOLE)),
@@ -54,6 +56,7 @@ class TrainInfo(eqx.Module):
 class AbstractAlgorithm(eqx.Module):
     """Settings, parameters and a policy; see `AbstractOffline` and `irleed.algorithms.agent.AbstractAgent`."""
 
+    action_kinds: ClassVar[tuple[ActionKind, ...]]  # that it can learn from
     steps: eqx.AbstractVar[int]
     batch_size: eqx.AbstractVar[int]
     anneal_lr: eqx.AbstractVar[bool]  # whether learning rates decay to zero, see `cosine_decay`
@@ -61,11 +64,6 @@ class AbstractAlgorithm(eqx.Module):
     def __check_init__(self) -> None:
         for field in dataclasses.fields(self):
             _check_setting(f"{type(self).__name__}.{field.name}", field, getattr(self, field.name))
-
-    @property
-    @abc.abstractmethod
-    def action_kinds(self) -> tuple[ActionKind, ...]:
-        """The kinds of actions that it can learn from."""
 
     @abc.abstractmethod
     def parameters(self, key: Key, inputs: Inputs, actions: Actions, demonstrators: int) -> Any:
@@ -138,6 +136,11 @@ def adam_step(
         diverged=jnp.where((state.diverged < 0) & ~jnp.isfinite(found), state.step, state.diverged),
     )
     return new, TrainInfo(found)
+
+
+def rate_of(learning_rate: Scalar | None) -> Scalar:
+    """A learning rate; 0 for None, which holds the parameters fixed."""
+    return 0.0 if learning_rate is None else learning_rate
 
 
 def cosine_decay(step: Int[Array, ""], steps: int) -> Float[Array, ""]:

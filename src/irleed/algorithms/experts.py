@@ -70,12 +70,8 @@ class SoftQParameters(eqx.Module):
 class AbstractSoftQ(AbstractExpert):
     """An agent that learns one Q by soft Bellman errors and treats demonstrators alike."""
 
+    action_kinds: ClassVar[tuple[ActionKind, ...]] = ("discrete",)
     learning_rate: eqx.AbstractVar[Scalar]
-
-    @property
-    def action_kinds(self) -> tuple[ActionKind, ...]:
-        """Discrete actions."""
-        return ("discrete",)
 
     def learning_rates(self) -> dict[str, Scalar]:
         """The learning rate of each field of the parameters."""
@@ -146,6 +142,7 @@ class SacExpert(AbstractExpert):
     - Others as those of `irleed.algorithms.iq.SacIrleed`.
     """
 
+    action_kinds: ClassVar[tuple[ActionKind, ...]] = ("continuous",)
     exploration: ClassVar[float] = 0.0  # pyright: ignore[reportIncompatibleVariableOverride]  # a constant
     hidden: tuple[int, ...] = eqx.field(static=True, default=(256, 256))
     steps: int = eqx.field(static=True, default=500_000)
@@ -159,11 +156,6 @@ class SacExpert(AbstractExpert):
     discount: Scalar = 0.99
     target_entropy: Scalar = -1.0
     tau: Scalar = 0.005
-
-    @property
-    def action_kinds(self) -> tuple[ActionKind, ...]:
-        """Vectors."""
-        return ("continuous",)
 
     def parameters(self, key: Key, inputs: Inputs, actions: Actions, demonstrators: int) -> SacParameters:
         """The initial parameters."""

@@ -31,6 +31,7 @@ from irleed.experiments import check_chosen, check_least, check_steps, computed_
 from irleed.policies import EnsemblePolicy
 from irleed.report import figures
 from irleed.rollout import HostBackend, greedy_action, learn_and_evaluate, sampled_action
+from irleed.rollout.backends import seed_of
 from irleed.runs.checkpoint import Checkpointer
 from irleed.runs.directory import plain
 from irleed.runs.results import DEMONSTRATED, Results, Row, method_name
@@ -150,7 +151,7 @@ def demonstrate(key: Key, pairs: int, workers: int = 0, teachers: Teachers = "iq
     episodes = []
     with jax.default_device(jax.local_devices(backend="cpu")[0]):
         for number, name in enumerate(POLICIES):
-            env = make_host(ENV_ID, 1, "mujoco", seed=_number(jax.random.fold_in(key, number)), workers=workers)
+            env = make_host(ENV_ID, 1, "mujoco", seed=seed_of(jax.random.fold_in(key, number)), workers=workers)
             policy, act_key = policy_of(teachers, name), jax.random.fold_in(key, len(POLICIES) + number)
             episodes += _episodes(env, act_key, policy, name, pairs)
             env.close()
@@ -212,10 +213,6 @@ def _of(whole: Transitions, numbers: Int[np.ndarray, " M"]) -> Transitions:
 def _follows(columns: dict[str, np.ndarray]) -> np.ndarray:
     """Whether each row but the first continues the episode of the row before."""
     return (columns["obs"][1:] == columns["next_obs"][:-1]).all(-1)
-
-
-def _number(key: Key) -> int:
-    return int(jax.random.randint(key, (), 0, 2**31 - 1))
 
 
 class Lanes(eqx.Module):

@@ -12,8 +12,7 @@ from safetensors.numpy import load_file
 
 from irleed._io.files import TEMPORARY, beside, file_digest, filling, write_signed, writing
 from irleed._io.text import markdown
-from irleed.data.formats import library
-from irleed.errors import ConfigError
+from irleed.errors import ConfigError, library
 from irleed.export.graph import OBSERVATION, OPSET, write_graph
 from irleed.fit.result import Fit
 from irleed.model.actions import LOG_STDS

@@ -13,8 +13,8 @@ from rich.text import Text
 
 from irleed._io import text as _text
 from irleed._typing import Array, Bool, Float, Int, Scalar
-from irleed.data.formats import library
 from irleed.data.summary import FEW
+from irleed.errors import library
 
 INTERVAL = 0.9
 HEADINGS = ("demonstrator", "n", "skill", "precision", "bias", "loglik", "weight")

@@ -252,7 +252,7 @@ class HostBackend(AbstractBackend):
         start = functools.partial(begin_on_host, agent, keys, env, data, demonstrators)
 
         def on(state: AgentState, done: int, steps: int) -> tuple[AgentState, Array]:
-            env.reset(_seed(jax.random.fold_in(keys[0], done)))
+            env.reset(seed_of(jax.random.fold_in(keys[0], done)))
             state, infos = advance_on_host(agent, keys, state, env, data, done, steps, report)
             return state, np.mean([np.asarray(info.loss) for info in infos], 0)
 
@@ -287,7 +287,7 @@ class HostBackend(AbstractBackend):
 
     def _steps(self, key: Key, actors: Any, act: ActorAct, lanes: int) -> Steps:
         env = self._lanes(lanes)
-        env.reset(_seed(key))
+        env.reset(seed_of(key))
         on = np.ones(lanes, bool)
         for number in range(self.limit):
             seen = env.step(sound(np.asarray(_act_all(act, key, number, actors, env.obs)), self.actions))
@@ -356,7 +356,8 @@ def _gathered(parts: Sequence[np.ndarray], actors: int, episodes: int) -> np.nda
     return whole[:actors, :episodes]
 
 
-def _seed(key: Key) -> int:
+def seed_of(key: Key) -> int:
+    """A whole number from a key, for environments on the host."""
     return int(jax.random.randint(key, (), 0, 2**31 - 1))
 
 

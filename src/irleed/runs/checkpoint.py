@@ -23,6 +23,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
+from irleed._compute import is_key
 from irleed._io.files import beside, digest, sweep, writing
 from irleed.errors import ConfigError
 
@@ -260,17 +261,13 @@ def _leaves(state: Any) -> list[tuple[str, Any]]:
     return [(jax.tree_util.keystr(path), leaf) for path, leaf in jax.tree_util.tree_leaves_with_path(state)]
 
 
-def _is_key(leaf: Any) -> bool:
-    return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
-
-
 def _plain(leaf: Any) -> np.ndarray:
-    return np.asarray(jax.random.key_data(leaf) if _is_key(leaf) else leaf, order="C")
+    return np.asarray(jax.random.key_data(leaf) if is_key(leaf) else leaf, order="C")
 
 
 def _kind(leaf: Any) -> tuple[tuple[int, ...], str] | None:
     """Shape and type, as they are in the file."""
-    if leaf is not None and _is_key(leaf):
+    if leaf is not None and is_key(leaf):
         leaf = jax.eval_shape(jax.random.key_data, leaf)
     return None if leaf is None else (tuple(leaf.shape), np.dtype(leaf.dtype).str)
 
@@ -279,6 +276,6 @@ def _restored(array: np.ndarray, leaf: Any) -> Any:
     """A leaf as in the template: a NumPy array, a random key, or a copy on the device."""
     if isinstance(leaf, np.ndarray):
         return array.copy()
-    if _is_key(leaf):
+    if is_key(leaf):
         return jax.random.wrap_key_data(jnp.array(array), impl=jax.random.key_impl(jnp.empty(0, leaf.dtype)))
     return jnp.array(array)

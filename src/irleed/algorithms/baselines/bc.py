@@ -1,11 +1,13 @@
 """Behaviour cloning: maximum likelihood of the actions, whoever took them."""
 
+from typing import ClassVar
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 
 from irleed._typing import Array, Float, Int, Key, Scalar, Shaped
-from irleed.algorithms.base import AbstractOffline, ActionKind
+from irleed.algorithms.base import FOR_VECTORS, AbstractOffline, ActionKind
 from irleed.data.transitions import Inputs, Row, Transitions
 from irleed.envs.step import Actions
 from irleed.model.demonstrators import Description
@@ -23,6 +25,7 @@ class Parameters(eqx.Module):
 class BehaviourCloning(AbstractOffline):
     """Settings as those of `irleed.algorithms.iq.OfflineIrleed`; the defaults suit discrete actions."""
 
+    action_kinds: ClassVar[tuple[ActionKind, ...]] = ("discrete", "continuous")
     hidden: tuple[int, ...] = eqx.field(static=True, default=(64, 64))
     activation: Activation = eqx.field(static=True, default="norm_relu")
     steps: int = eqx.field(static=True, default=20_000)
@@ -33,12 +36,7 @@ class BehaviourCloning(AbstractOffline):
     @classmethod
     def continuous(cls, **settings) -> "BehaviourCloning":
         """The settings for vectors."""
-        return cls(**{"hidden": (128, 128), "activation": "relu", "batch_size": 64, **settings})
-
-    @property
-    def action_kinds(self) -> tuple[ActionKind, ...]:
-        """Discrete actions and vectors."""
-        return ("discrete", "continuous")
+        return cls(**{**FOR_VECTORS, **settings})
 
     def parameters(self, key: Key, inputs: Inputs, actions: Actions, demonstrators: int) -> Parameters:
         """The initial parameters; of vectors, those of `OfflineIrleed`, of which this is a special case."""

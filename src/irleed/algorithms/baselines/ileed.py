@@ -7,13 +7,14 @@ demonstrators $\omega_i$ are learnt together by maximum likelihood.
 """
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 
 from irleed._typing import Array, Float, Int, Key, Scalar, Shaped
-from irleed.algorithms.base import AbstractOffline, ActionKind
+from irleed.algorithms.base import FOR_VECTORS, AbstractOffline, ActionKind
 from irleed.data.transitions import Inputs, Row, Transitions
 from irleed.envs.step import Actions
 from irleed.model.actions import ActionDistribution
@@ -68,6 +69,7 @@ class Ileed(AbstractOffline):
     - `embedding`: the size of the embeddings of states and demonstrators.
     """
 
+    action_kinds: ClassVar[tuple[ActionKind, ...]] = ("discrete", "continuous")
     hidden: tuple[int, ...] = eqx.field(static=True, default=(64, 64))
     activation: Activation = eqx.field(static=True, default="norm_relu")
     embedding: int = eqx.field(static=True, default=2)
@@ -79,12 +81,7 @@ class Ileed(AbstractOffline):
     @classmethod
     def continuous(cls, **settings) -> "Ileed":
         """The settings for vectors."""
-        return cls(**{"hidden": (128, 128), "activation": "relu", "batch_size": 64, **settings})
-
-    @property
-    def action_kinds(self) -> tuple[ActionKind, ...]:
-        """Discrete actions and vectors."""
-        return ("discrete", "continuous")
+        return cls(**{**FOR_VECTORS, **settings})
 
     def parameters(self, key: Key, inputs: Inputs, actions: Actions, demonstrators: int) -> Parameters:
         """The initial parameters."""

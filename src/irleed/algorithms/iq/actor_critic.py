@@ -18,8 +18,8 @@ import numpy as np
 from jax.core import Tracer
 
 from irleed._typing import Array, Float, Int, Key, Scalar, Shaped
-from irleed.algorithms.agent import AbstractAgent
-from irleed.algorithms.base import ActionKind
+from irleed.algorithms.agent import AbstractAgent, with_replayed
+from irleed.algorithms.base import ActionKind, rate_of
 from irleed.algorithms.critics import Critics, soft_value
 from irleed.algorithms.iq.offline import IQ_LEARN
 from irleed.data.transitions import Inputs, Row, Transitions
@@ -65,6 +65,7 @@ class SacIrleed(AbstractAgent):
     - Others as those of `irleed.algorithms.iq.OfflineIrleed` and `irleed.algorithms.agent.AbstractAgent`.
     """
 
+    action_kinds: ClassVar[tuple[ActionKind, ...]] = ("continuous",)
     exploration: ClassVar[float] = 0.0  # pyright: ignore[reportIncompatibleVariableOverride]  # a constant
     anneal_lr: ClassVar[bool] = False  # pyright: ignore[reportIncompatibleVariableOverride]  # a constant
     hidden: tuple[int, ...] = eqx.field(static=True, default=(256, 256))
@@ -119,11 +120,6 @@ class SacIrleed(AbstractAgent):
         """Whether biases are learnt."""
         return self.bias_learning_rate is not None
 
-    @property
-    def action_kinds(self) -> tuple[ActionKind, ...]:
-        """Vectors."""
-        return ("continuous",)
-
     def parameters(self, key: Key, inputs: Inputs, actions: Actions, demonstrators: int) -> Parameters:
         """The initial parameters: precision 1, and bias 0 but for that of the paper."""
         actor_key, critic_key, bias_key = jax.random.split(key, 3)
@@ -146,9 +142,9 @@ class SacIrleed(AbstractAgent):
             "critics": self.learning_rate,
             "terminal": ESTIMATE_RATE if self._learns_ends else 0.0,
             "log_std": self.learning_rate,
-            "log_precision": 0.0 if self.precision_learning_rate is None else self.precision_learning_rate,
+            "log_precision": rate_of(self.precision_learning_rate),
             "visited": ESTIMATE_RATE,
-            "bias": 0.0 if self.bias_learning_rate is None else self.bias_learning_rate,
+            "bias": rate_of(self.bias_learning_rate),
         }
 
     def loss(
@@ -156,9 +152,7 @@ class SacIrleed(AbstractAgent):
     ) -> Float[Array, ""]:
         """The sum of the losses of critics, actor and demonstrators, each with gradients for its own part."""
         critic_key, actor_key = jax.random.split(key)
-        proceeds, who = jnp.where(replayed.terminated, 0.0, 1.0), demonstrated.demonstrator
-        paired = Row(replayed.obs, replayed.next_obs, replayed.action, proceeds, who, demonstrated.initial)
-        rows = jax.tree.map(lambda *leaves: jnp.concatenate(leaves), demonstrated, paired)
+        rows = with_replayed(demonstrated, replayed)
         total = self._critic_loss(critic_key, parameters, target, rows) + self._actor_loss(actor_key, parameters, rows)
         if self.learns_precision or self.learns_bias:
             total = total + self._demonstrator_loss(parameters, demonstrated)

@@ -10,20 +10,20 @@ values of their own would explain away who is precise, as $\sigma(s)$ then expla
 seldom in the same states. The shared policy learns from their transitions weighted by $\beta_i^k$.
 """
 
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 
 from irleed._typing import Array, Float, Int, Key, Scalar, Shaped
-from irleed.algorithms.base import AbstractOffline, ActionKind, Description
+from irleed.algorithms.base import FOR_VECTORS, AbstractOffline, ActionKind, rate_of
 from irleed.algorithms.iq import objective
 from irleed.data.transitions import Inputs, Row, Transitions
 from irleed.envs.step import Actions
 from irleed.model import noise
 from irleed.model.actions import ActionDistribution
-from irleed.model.demonstrators import gauge, log_precision_of, precision_weights
+from irleed.model.demonstrators import Description, gauge, log_precision_of, precision_weights
 from irleed.model.mixed import bias_size, spread_size
 from irleed.model.networks import AbstractBias, Activation, Linear, Mlp, biases
 from irleed.policies.actor import Actor
@@ -64,6 +64,7 @@ class OfflineIrleed(AbstractOffline):
     - `held_log_precision`: log precision of each demonstrator, known before: where learning starts.
     """
 
+    action_kinds: ClassVar[tuple[ActionKind, ...]] = ("discrete", "continuous")
     hidden: tuple[int, ...] = eqx.field(static=True, default=(64, 64))
     activation: Activation = eqx.field(static=True, default="norm_relu")
     steps: int = eqx.field(static=True, default=20_000)
@@ -89,9 +90,8 @@ class OfflineIrleed(AbstractOffline):
     @classmethod
     def continuous(cls, **settings) -> "OfflineIrleed":
         """The settings for vectors; with ``**IQ_LEARN``, those of IQ-Learn."""
-        sizes = {"hidden": (128, 128), "activation": "relu", "batch_size": 64, "bias_hidden": (128, 128)}
-        bias = {"bias_learning_rate": 1e-4, "bias_penalty": 10.0}
-        return cls(**{**sizes, **bias, "penalty": 0.01, **settings})
+        bias = {"bias_hidden": FOR_VECTORS["hidden"], "bias_learning_rate": 1e-4, "bias_penalty": 10.0}
+        return cls(**{**FOR_VECTORS, **bias, "penalty": 0.01, **settings})
 
     @classmethod
     def failure(cls, **settings) -> "OfflineIrleed":
@@ -125,11 +125,6 @@ class OfflineIrleed(AbstractOffline):
         """Whether biases are learnt."""
         return self.bias_learning_rate is not None
 
-    @property
-    def action_kinds(self) -> tuple[ActionKind, ...]:
-        """Discrete actions and vectors."""
-        return ("discrete", "continuous")
-
     def parameters(self, key: Key, inputs: Inputs, actions: Actions, demonstrators: int) -> Parameters:
         """The initial parameters: precision 1, and bias 0 but for networks of discrete actions."""
         discrete = isinstance(actions, int)
@@ -149,8 +144,8 @@ class OfflineIrleed(AbstractOffline):
         """The learning rate of each field of the parameters; 0 where it is held."""
         return {
             **dict.fromkeys(("actor", "level", "log_std"), self.learning_rate),
-            "log_precision": 0.0 if self.precision_learning_rate is None else self.precision_learning_rate,
-            "bias": 0.0 if self.bias_learning_rate is None else self.bias_learning_rate,
+            "log_precision": rate_of(self.precision_learning_rate),
+            "bias": rate_of(self.bias_learning_rate),
         }
 
     def loss(self, parameters: Parameters, batch: Row) -> Float[Array, ""]:

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from irleed._typing import Array, Float, Int, Key, Scalar, Shaped
-from irleed.algorithms.agent import AbstractAgent
+from irleed.algorithms.agent import AbstractAgent, with_replayed
 from irleed.algorithms.base import ActionKind
 from irleed.algorithms.iq import objective
 from irleed.algorithms.iq.offline import OfflineIrleed, Parameters
@@ -35,6 +35,7 @@ class OnlineIrleed(AbstractAgent):
     - Others as those of `irleed.algorithms.agent.AbstractAgent`.
     """
 
+    action_kinds: ClassVar[tuple[ActionKind, ...]] = ("discrete",)
     exploration: ClassVar[float] = 0.0  # pyright: ignore[reportIncompatibleVariableOverride]  # a constant
     tau: ClassVar[float] = 1.0  # pyright: ignore[reportIncompatibleVariableOverride]  # there is no target network
     learner: OfflineIrleed = OfflineIrleed(penalty=0.05, **SLOWER)
@@ -58,11 +59,6 @@ class OnlineIrleed(AbstractAgent):
         own = {"penalty": 50.0, **SLOWER, "bias_learning_rate": 3e-5, **settings}
         return cls(learner=OfflineIrleed.failure(**own), replay_fraction=0.5)
 
-    @property
-    def action_kinds(self) -> tuple[ActionKind, ...]:
-        """Discrete actions."""
-        return ("discrete",)
-
     def parameters(self, key: Key, inputs: Inputs, actions: Actions, demonstrators: int) -> Parameters:
         """Those of the learner."""
         return self.learner.parameters(key, inputs, actions, demonstrators)
@@ -76,10 +72,7 @@ class OnlineIrleed(AbstractAgent):
     ) -> Float[Array, ""]:
         """The mean over pairs of transitions, in units of T."""
         own, who = self.learner, demonstrated.demonstrator
-        proceeds = jnp.where(replayed.terminated, 0.0, 1.0)
-        paired = Row(replayed.obs, replayed.next_obs, replayed.action, proceeds, who, demonstrated.initial)
-        both = jax.tree.map(lambda *leaves: jnp.concatenate(leaves), demonstrated, paired)
-        terms, bias, _ = own.terms(parameters, both)
+        terms, bias, _ = own.terms(parameters, with_replayed(demonstrated, replayed))
         of_demonstrated = jax.tree.map(lambda leaf: leaf[: len(who)], terms)
         of_replayed = jax.tree.map(lambda leaf: leaf[len(who) :], terms)
         penalty = own.penalty * own.temperature

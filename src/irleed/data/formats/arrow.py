@@ -19,8 +19,9 @@ import numpy as np
 from irleed._io.arrays import CORRUPT, Budget
 from irleed._io.text import one_line, printable
 from irleed._typing import Bool, Int, Shaped
-from irleed.data.formats import joined, library, refuse
+from irleed.data.formats import joined, refuse
 from irleed.data.validation import listed
+from irleed.errors import library
 
 
 @contextlib.contextmanager

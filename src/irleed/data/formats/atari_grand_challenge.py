@@ -11,9 +11,10 @@ from irleed._io.arrays import CORRUPT
 from irleed._io.text import printable
 from irleed._typing import Array, Int
 from irleed.data.demonstrations import Demonstrations, Episode
-from irleed.data.formats import Format, ReadOptions, inside, library, refuse, regular
+from irleed.data.formats import Format, ReadOptions, inside, refuse, regular
 from irleed.data.lazy import LazyRows, Source
 from irleed.data.validation import listed
+from irleed.errors import library
 
 COLUMNS = ("frame", "reward", "score", "terminal", "action")
 WORDS = {"True": "1", "False": "0"}  # flags in some versions

@@ -15,13 +15,13 @@ from irleed._io.files import beside
 from irleed._io.text import one_line, printable
 from irleed._typing import Float, Int
 from irleed.data.demonstrations import Demonstrations
-from irleed.data.formats import Format, ReadOptions, inside, library, read_json, refuse, regular
+from irleed.data.formats import Format, ReadOptions, inside, read_json, refuse, regular
 from irleed.data.formats.arrow import labelled, numbers, refuse_row
 from irleed.data.formats.media import MOST_PIXELS, Frames, Pictures
 from irleed.data.formats.tables import Files, RowGroups, from_table
 from irleed.data.lazy import LazyRows, SideBySide, Source
 from irleed.data.validation import listed, starts
-from irleed.errors import DataError
+from irleed.errors import DataError, library
 
 CAMERAS = ("image", "video")
 SLOWEST, FASTEST = 1e-6, 1e6  # frames a second

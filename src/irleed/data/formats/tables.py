@@ -18,7 +18,7 @@ from irleed._io.text import printable
 from irleed._typing import Bool, Int, Shaped
 from irleed.data import lazy
 from irleed.data.demonstrations import Demonstrations, Episode
-from irleed.data.formats import Format, ReadOptions, library, refuse
+from irleed.data.formats import Format, ReadOptions, refuse
 from irleed.data.formats.arrow import (
     Opened,
     arrow_errors,
@@ -33,6 +33,7 @@ from irleed.data.formats.arrow import (
 )
 from irleed.data.lazy import LazyRows, Source, part
 from irleed.data.validation import listed, starts
+from irleed.errors import library
 
 KEPT = 1 << 26  # bytes of the latest row groups that each thread keeps in memory; at least one group
 
