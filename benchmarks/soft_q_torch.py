@@ -72,7 +72,7 @@ def columns(data: Any) -> list[Tensor]:
 
 
 def load(model: SoftQ, parameters: Any) -> None:
-    """Take over the weights of a `irleed.algorithms.iq.offline.Parameters`."""
+    """Take over the weights of a `irleed.algorithms.iq.irleed.Parameters`."""
     pairs = [(model.q, parameters.actor.network.weights, parameters.actor.network.offsets)]
     with torch.no_grad():
         if model.settings.learns_bias:

@@ -7,12 +7,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from loops import on_device
 from probes import context
 
 from irleed.algorithms import agent as agents
 from irleed.algorithms.baselines.sqil import Sqil
 from irleed.algorithms.experts import SoftQExpert
-from irleed.algorithms.interaction import on_device
 from irleed.algorithms.iq import IQ_LEARN, OfflineIrleed, OnlineIrleed
 from irleed.data.transitions import Row, Transitions
 from irleed.envs.jax import CartPole

@@ -9,9 +9,10 @@ import jax.numpy as jnp
 import jaxtyping
 import numpy as np
 import pytest
+from loops import update
 from scipy.optimize import minimize
 
-from irleed.algorithms.base import advance, cosine_decay, init, train, update
+from irleed.algorithms.base import advance, cosine_decay, init, train
 from irleed.algorithms.baselines import BehaviourCloning, Ileed, Sqil
 from irleed.algorithms.experts import SacExpert
 from irleed.algorithms.iq import IQ_LEARN, OfflineIrleed, OnlineIrleed, SacIrleed

@@ -10,7 +10,7 @@ from jax.errors import JaxRuntimeError
 
 from irleed.algorithms.tabular.visitation import tabulate
 from irleed.cli import main
-from irleed.cli.inspect import InspectCommand
+from irleed.cli.data import InspectCommand
 from irleed.data import Demonstrations, Episode, load, save
 from irleed.envs.mdp import load_mdp
 

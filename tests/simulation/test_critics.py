@@ -18,7 +18,7 @@ from irleed.envs.jax import CartPole
 from irleed.envs.step import Bounds
 from irleed.model.actions import Squashing
 from irleed.model.networks import Mlp
-from irleed.policies.actor import Actor
+from irleed.policies.base import Actor
 from irleed.policies.ensemble import EnsemblePolicy
 from irleed.rollout import DeviceBackend, HostBackend, greedy_action
 from irleed.simulation.critics import (

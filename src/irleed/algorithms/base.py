@@ -22,7 +22,7 @@ from irleed.data.transitions import Inputs, Row, Transitions
 from irleed.envs.step import Actions
 from irleed.errors import ConfigError
 from irleed.model.demonstrators import Description
-from irleed.policies.actor import Actor
+from irleed.policies.base import Actor
 from irleed.policies.ensemble import MOST_LAYERS
 
 ActionKind = Literal["discrete", "continuous"]
@@ -157,11 +157,6 @@ def init(algorithm: AbstractOffline, key: Key, data: Transitions, actions: Actio
     return initial_state(algorithm.parameters(key, data.inputs, actions, demonstrators))
 
 
-def update(algorithm: AbstractOffline, key: Key, state: TrainState, data: Transitions) -> tuple[TrainState, TrainInfo]:
-    """One step of Adam on a batch sampled from the data."""
-    return update_on(algorithm, state, data.sample(key, algorithm.batch_size))
-
-
 def update_on(algorithm: AbstractOffline, state: TrainState, batch: Row) -> tuple[TrainState, TrainInfo]:
     """One step of Adam on a batch, whose observations may be of any type."""
     seen = (batch.obs, batch.next_obs, batch.initial)
@@ -184,7 +179,7 @@ def train(
 def advance(
     algorithm: AbstractOffline, loop_key: Key, state: TrainState, data: Transitions, steps: int
 ) -> tuple[TrainState, TrainInfo]:
-    """So many more steps of `update`; a run cut into parts is the same run.
+    """So many more steps of `update_on`; a run cut into parts is the same run.
 
     The rows of all batches are sampled ahead, in eight bytes a row: on a CPU, sampling takes a sixth of a step
     otherwise.

@@ -13,15 +13,14 @@ import jax.numpy as jnp
 import optax
 
 from irleed._typing import Array, Float, Int, Key, Scalar, Shaped
-from irleed.algorithms.agent import AbstractAgent
+from irleed.algorithms.agent import AbstractAgent, Critics, soft_value
 from irleed.algorithms.base import ActionKind
-from irleed.algorithms.critics import Critics, soft_value
 from irleed.data.transitions import Inputs, Transitions
 from irleed.envs.step import Actions, Bounds, Transition
 from irleed.model.actions import SquashedGaussian, Squashing
 from irleed.model.demonstrators import Description
 from irleed.model.networks import Mlp
-from irleed.policies.actor import Actor
+from irleed.policies.base import Actor
 
 
 class AbstractExpert(AbstractAgent):

@@ -32,7 +32,7 @@ from irleed.algorithms.training import run_stream, run_to_end
 from irleed.analysis.statistics import adjusted_rand_index, mean_and_interval, rank_correlation
 from irleed.envs.mdp import Gridworld, paper_gridworld
 from irleed.errors import ConfigError
-from irleed.experiments import check_least, paper
+from irleed.experiments import check_least, published_gridworld
 from irleed.fit.tabular import SHARPNESS
 from irleed.model import gauge
 from irleed.model.expertise import INTERVAL
@@ -304,7 +304,7 @@ def summarise(config: GridworldConfig, lanes: Lane) -> dict[str, object]:
         plain, ours = (lanes.learnt[f"{m}_{estimator}"].greedy.mean(1) for m in NAMES)
         summary[f"relative_improvement_{estimator}"] = float(np.mean((ours - plain) / np.maximum(plain, 1e-9)))
         if config.cells() == [(p, a) for p in MAX_PRECISION for a in ACCURACY]:
-            known = paper.gridworld()
+            known = published_gridworld()
             for name, found, theirs in (("maxent", plain, known.irl), ("irleed", ours, known.irleed)):
                 correlation = float(np.corrcoef(found, theirs.ravel())[0, 1])
                 summary[f"correlation_with_paper_{name}_{estimator}"] = correlation
@@ -351,7 +351,7 @@ def _by_level(results: Results) -> Table:
     table = Table(title="Mean return by largest precision (greedy, as the paper evaluates)")
     for heading in ("largest precision", *(f"{NAMES[m]} {e}" for m, e in methods), "paper IRL", "paper IRLEED"):
         table.add_column(heading, justify="right")
-    known = paper.gridworld()
+    known = published_gridworld()
     for level in sorted({float(row.setting["max_precision"]) for row in greedy}):
         own = [row for row in greedy if row.setting["max_precision"] == level]
         values = [np.mean([row.mean for row in own if (row.method, row.estimator) == each]) for each in methods]
@@ -387,7 +387,7 @@ def _rows(cells: list[tuple[float, float]], lanes: Lane) -> list[Row]:
 
 
 def _paper_summary() -> dict[str, float]:
-    known = paper.gridworld()
+    known = published_gridworld()
     means = {name: float(getattr(known, name).mean()) for name in ("demonstrators", "irl", "irleed")}
     return {**means, "relative_improvement": float(known.improvement.mean())}
 

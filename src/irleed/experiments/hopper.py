@@ -27,7 +27,7 @@ from irleed.data import Demonstrations, Episode, load, save
 from irleed.data.transitions import Transitions, stack
 from irleed.envs.host import make_host
 from irleed.errors import ConfigError
-from irleed.experiments import check_chosen, check_least, check_steps, computed_once, paper, results_table
+from irleed.experiments import check_chosen, check_least, check_steps, computed_once, published, results_table
 from irleed.policies import EnsemblePolicy
 from irleed.report import figures
 from irleed.rollout import HostBackend, greedy_action, learn_and_evaluate, sampled_action
@@ -341,7 +341,7 @@ def _curves(config: HopperConfig, outcome: Outcome) -> dict[str, dict[str, list[
 
 def _published() -> dict[str, dict[str, float]]:
     """The paper's means over the last evaluations, by our names."""
-    rows = paper.published("hopper_curves")[-LAST:]
+    rows = published("hopper_curves")[-LAST:]
     means = {name: float(np.mean([float(row[name]) for row in rows])) for name in rows[0]}
     return {ours: {source: means[f"{source}_{theirs}"] for source in SOURCES} for ours, theirs in PUBLISHED.items()}
 
@@ -366,8 +366,8 @@ def tables(results: Results) -> Table:
 def _figure(config: HopperConfig, outcome: Outcome) -> Figure:
     """Return against steps, a panel for each source, the paper's curves dotted."""
     steps = config.between * (1 + np.arange(max(lanes.returns.shape[-1] for lanes in outcome.lanes.values())))
-    published = paper.published("hopper_curves")
-    known = np.array([float(row["step"]) for row in published])
+    theirs = published("hopper_curves")
+    known = np.array([float(row["step"]) for row in theirs])
     panels: dict[str, dict[str, figures.Curve]] = {}
     dotted: dict[str, dict[str, tuple[np.ndarray, np.ndarray]]] = {}
     for place, source in enumerate(config.chosen):
@@ -379,6 +379,6 @@ def _figure(config: HopperConfig, outcome: Outcome) -> Figure:
             ends = np.array([bootstrap_interval(column) for column in values.T])
             panels[source][method_name(name)] = figures.Curve(values.mean(0), ends[:, 0], ends[:, 1])
             if name in PUBLISHED:
-                column = [float(row[f"{source}_{PUBLISHED[name]}"]) for row in published]
+                column = [float(row[f"{source}_{PUBLISHED[name]}"]) for row in theirs]
                 dotted[source][method_name(name)] = known, np.array(column)
     return figures.learning_curves(steps.astype(float), panels, dotted)

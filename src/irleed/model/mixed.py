@@ -1,7 +1,13 @@
-"""Distributions of vectors some of whose entries are choices, and the head for any actions.
+r"""Distributions of vectors some of whose entries are choices; the head for any actions; demonstrators of vectors.
 
-An entry that takes few values, such as a gripper's, has a probability for each of them: one bell cannot say that it is
-either open or closed. One that is often at a bound has a probability of being there, and a density in between.
+An entry that takes few values, such as a gripper's, has a probability for each of them: one Gaussian cannot say that it
+is either open or closed. One that is often at a bound has a probability of being there, and a density in between.
+
+Demonstrators of vectors are noise around the shared policy's greedy action. Scaled to bounds from -1 to 1, the action
+of demonstrator $i$ is $N(\tanh(\mu(s) + \delta_i(s)), \sigma^2/\beta_i)$: the bias $\delta_i$ moves the shared policy's
+mean, and the noise around it has a standard deviation $\sigma$ at precision 1 that is the same in every state. If it
+depended on the state, it would explain away differences in precision wherever demonstrators seldom visit the same
+states.
 """
 
 from collections.abc import Sequence
@@ -12,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from irleed._typing import Array, Float, Int, Key
+from irleed.data.transitions import Row
 from irleed.envs.step import Actions, Bounds
 from irleed.model.actions import (
     EDGE,
@@ -22,6 +29,7 @@ from irleed.model.actions import (
     SquashedGaussian,
     Squashing,
 )
+from irleed.model.demonstrators import Description, log_precision_of
 
 
 class Mixed(ActionDistribution):
@@ -215,3 +223,48 @@ def spread_size(actions: Actions) -> int:
 def outputs_of(actions: Actions) -> int:
     """How many outputs of a network `head_of` takes."""
     return actions if isinstance(actions, int) else sum(actions.options) + 2 * sum(actions.free)
+
+
+Vectors = SquashedGaussian | Mixed
+
+
+def noisy_demonstrator(
+    shared: Vectors,
+    log_std: Float[Array, " S"],
+    log_precision: Float[Array, " D"],
+    demonstrator: Int[Array, "*B"],
+    bias: Float[Array, "*B N"],
+) -> Vectors:
+    """The demonstrator of each row, for the `noise_...` methods: their mean of z, and the noise of their actions."""
+    return shared.with_noise(log_std).as_demonstrator(log_precision_of(log_precision, demonstrator), bias)
+
+
+def noise_loss(
+    shared: Vectors,
+    log_std: Float[Array, " S"],
+    log_precision: Float[Array, " D"],
+    rows: Row,
+    bias: Float[Array, "B N"],
+) -> Float[Array, ""]:
+    """The mean negative log likelihood, but for a constant, of demonstrated actions; the shared policy is held."""
+    own = noisy_demonstrator(jax.lax.stop_gradient(shared), log_std, log_precision, rows.demonstrator, bias)
+    return jnp.mean(own.noise_misfit(rows.action))
+
+
+def noise_description(
+    shared: Vectors,
+    log_std: Float[Array, " S"],
+    log_precision: Float[Array, " D"],
+    demonstrator: Int[Array, ""],
+    bias: Float[Array, " N"] | None,
+    action: Float[Array, " A"],
+) -> Description:
+    """How one action is described; the size of a bias is how far it moves the greedy action, in noise at precision 1.
+
+    No bias means that biases are not learnt.
+    """
+    own = noisy_demonstrator(shared, log_std, log_precision, demonstrator, shared.no_bias() if bias is None else bias)
+    if bias is None:
+        return Description.without_bias(own.noise_log_prob(action))
+    moved = (own.unit_mean() - shared.unit_mean()) * jnp.exp(-shared.entry_log_std(log_std))
+    return Description(own.noise_log_prob(action), jnp.mean(moved**2), jnp.ones((), jnp.float32))

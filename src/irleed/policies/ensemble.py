@@ -18,8 +18,7 @@ from irleed.errors import DataError, SpaceError
 from irleed.model.actions import ActionDistribution, Categorical, Softmax, Squashing
 from irleed.model.mixed import Mixing, outputs_of
 from irleed.model.networks import ACTIVATIONS, Activation, Mlp
-from irleed.policies.actor import Actor, EnsembleActor
-from irleed.policies.base import VERSION, Policy, checked_actions, read_tensors, write_tensors
+from irleed.policies.base import VERSION, Actor, EnsembleActor, Policy, checked_actions, read_tensors, write_tensors
 
 DISCRETE, CONTINUOUS, MIXED = "irleed-network-policy", "irleed-gaussian-policy", "irleed-mixed-policy"
 # By format, the arrays beside the layers, and how many axes each has after that of the members.
@@ -34,7 +33,7 @@ LEAST = float(np.finfo(np.float32).tiny)  # smaller numbers are zero on most dev
 
 
 class EnsemblePolicy(Policy):
-    """K perceptrons that act together, see `irleed.policies.actor.EnsembleActor`."""
+    """K perceptrons that act together, see `irleed.policies.base.EnsembleActor`."""
 
     members: Actor  # of perceptrons; leading axis K
     conditioning: Conditioning | None = None  # of observations, before the members see them

@@ -13,8 +13,7 @@ from irleed._io.arrays import Tensor
 from irleed._io.text import one_line
 from irleed._typing import Array, Float, Int, Scalar
 from irleed.errors import SpaceError
-from irleed.policies.actor import TableActor
-from irleed.policies.base import VERSION, Policy, checked_actions, read_tensors, write_tensors
+from irleed.policies.base import VERSION, Policy, TableActor, checked_actions, read_tensors, write_tensors
 
 FORMAT = "irleed-tabular-policy"
 LEAST = 1e-12  # the probability that an action without any counts as in likelihoods

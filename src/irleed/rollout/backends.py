@@ -13,8 +13,17 @@ import numpy as np
 from irleed._compute import Groups
 from irleed._typing import Array, Bool, Float, Key, Shaped
 from irleed.algorithms.agent import AbstractAgent, AgentState
-from irleed.algorithms.interaction import advance_on_device, advance_on_host, begin_on_device, begin_on_host, sound
-from irleed.algorithms.training import PARTS, Losses, Progress, in_parts
+from irleed.algorithms.training import (
+    PARTS,
+    Losses,
+    Progress,
+    advance_on_device,
+    advance_on_host,
+    begin_on_device,
+    begin_on_host,
+    in_parts,
+    sound,
+)
 from irleed.data.transitions import Transitions
 from irleed.envs import AbstractEnv, Actions, Bounds, Transition
 from irleed.envs.engines import TASKS

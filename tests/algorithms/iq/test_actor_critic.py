@@ -7,12 +7,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from loops import on_device
 from probes import tracking
 
 from irleed import _compute as cores
 from irleed.algorithms import agent as agents
 from irleed.algorithms.experts import SacExpert
-from irleed.algorithms.interaction import on_device
 from irleed.algorithms.iq import IQ_LEARN, SacIrleed, actor_critic
 from irleed.data.transitions import Transitions
 from irleed.model.demonstrators import gauge

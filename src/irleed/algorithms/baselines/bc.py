@@ -12,7 +12,7 @@ from irleed.data.transitions import Inputs, Row, Transitions
 from irleed.envs.step import Actions
 from irleed.model.demonstrators import Description
 from irleed.model.networks import Activation
-from irleed.policies.actor import Actor
+from irleed.policies.base import Actor
 
 
 class Parameters(eqx.Module):

@@ -20,7 +20,7 @@ from irleed.envs.step import Actions
 from irleed.model.actions import ActionDistribution
 from irleed.model.demonstrators import Description, gauge
 from irleed.model.networks import Activation, Mlp
-from irleed.policies.actor import Actor
+from irleed.policies.base import Actor
 
 LEAST = 1e-6  # the least probability of following and of not; in single precision, a skill can be 1 exactly
 

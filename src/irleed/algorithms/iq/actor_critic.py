@@ -1,7 +1,7 @@
 r"""IRLEED for vectors of continuous actions that acts in an environment: inverse soft Q-learning as an actor-critic.
 
 The critics imply a reward, $r = Q(s, a) - \gamma V(s')$ with $V(s) = E_{a\sim\pi}[Q(s, a) - T\log\pi(a|s)]$, and the
-actor follows the critics. Demonstrators are those of `irleed.model.noise`; besides their noise, what states they visit
+actor follows the critics. Demonstrators are those of `irleed.model.mixed`; besides their noise, what states they visit
 tells their precision $\beta_i$, see `SacIrleed.log_precision`.
 
 With the penalty on demonstrated and replayed transitions, the best reward for given data is bounded: it lies between
@@ -18,18 +18,17 @@ import numpy as np
 from jax.core import Tracer
 
 from irleed._typing import Array, Float, Int, Key, Scalar, Shaped
-from irleed.algorithms.agent import AbstractAgent, with_replayed
+from irleed.algorithms.agent import AbstractAgent, Critics, soft_value, with_replayed
 from irleed.algorithms.base import ActionKind, rate_of
-from irleed.algorithms.critics import Critics, soft_value
-from irleed.algorithms.iq.offline import IQ_LEARN
+from irleed.algorithms.iq.irleed import IQ_LEARN
 from irleed.data.transitions import Inputs, Row, Transitions
 from irleed.envs.step import Actions, Bounds, Transition
 from irleed.errors import ConfigError
-from irleed.model import noise
+from irleed.model import mixed
 from irleed.model.actions import SquashedGaussian, Squashing
 from irleed.model.demonstrators import Description, gauge, log_precision_of, precision_weights
 from irleed.model.networks import AbstractBias, biases
-from irleed.policies.actor import Actor
+from irleed.policies.base import Actor
 
 PAPER_BIAS_SCALE = 0.01  # alpha
 ESTIMATE_RATE = 1e-3  # the learning rate of scalars that estimate a mean
@@ -239,7 +238,7 @@ class SacIrleed(AbstractAgent):
         if self.objective == "paper":
             return found
         shared = _gaussian(parameters.actor, rows.obs)
-        return found + noise.misfit(shared, parameters.log_std, parameters.log_precision, rows, bias)
+        return found + mixed.noise_loss(shared, parameters.log_std, parameters.log_precision, rows, bias)
 
     def policy(self, parameters: Parameters) -> Actor:
         """The shared policy."""
@@ -275,7 +274,7 @@ class SacIrleed(AbstractAgent):
         if self.objective == "bounded" and (self.learns_precision or self.learns_bias):
             bias = parameters.bias(batch, whose)[0] if self.learns_bias else None
             given = parameters.log_std, parameters.log_precision, who, bias, action
-            return noise.described(shared, *given)
+            return mixed.noise_description(shared, *given)
         if self.objective == "bounded":
             return Description.without_bias(shared.log_prob(action))
         own, _ = self._own(_gaussian(parameters.actor, batch), parameters.log_precision, parameters.bias, batch, whose)

@@ -16,8 +16,7 @@ import jax.numpy as jnp
 
 from irleed._typing import Array, Bool, Float, Key, Scalar
 from irleed.algorithms.tabular import posterior
-from irleed.algorithms.tabular.linear import sum_over_actions
-from irleed.algorithms.tabular.planning import AbstractPlanner
+from irleed.algorithms.tabular.planning import AbstractPlanner, sum_over_actions
 from irleed.algorithms.tabular.posterior import Evidence
 from irleed.envs.mdp import FiniteMDP
 from irleed.model.demonstrators import boltzmann, gauge

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from irleed._typing import Array, Float, Key, Scalar
-from irleed.algorithms.tabular.linear import eigenvalues_and_vectors, inverse
+from irleed.algorithms.tabular.planning import eigenvalues_and_vectors, inverse
 
 
 class Laplace(eqx.Module):

@@ -13,8 +13,7 @@ import numpy as np
 
 from irleed._compute import in_double_precision
 from irleed._typing import Array, Bool, Float, Int, Key, Scalar
-from irleed.algorithms.tabular.linear import discounted_visits, moving, push_forward
-from irleed.algorithms.tabular.planning import UNROLLED_ACTIONS
+from irleed.algorithms.tabular.planning import UNROLLED_ACTIONS, discounted_visits, moving, push_forward
 from irleed.data.demonstrations import Demonstrations
 from irleed.envs.mdp import FiniteMDP
 from irleed.errors import ConfigError, SpaceError

@@ -11,7 +11,7 @@ from scipy.stats import trim_mean
 from irleed._typing import Array, Float
 from irleed.algorithms import AbstractAgent
 from irleed.analysis.statistics import bootstrap_interval, paired_difference, rank_correlation
-from irleed.experiments import paper, results_table
+from irleed.experiments import published, results_table
 from irleed.experiments.control.protocol import METHODS, ORACLES, ControlConfig, Outcome
 from irleed.report import figures
 from irleed.runs.results import DEMONSTRATED, Results, Row, method_name
@@ -149,7 +149,7 @@ def _published() -> dict[str, dict[str, dict[str, float]]]:
     columns |= {"ileed": "ileed_offline", "irleed_online": "irleed_online", "iq_online": "iq_online"}
     columns |= {name: columns[name.replace("_failure", "")] for name in METHODS if "_failure" in name}
     found: dict[str, dict[str, dict[str, float]]] = {}
-    for row in paper.published("table1_control"):
+    for row in published("table1_control"):
         values = {ours: float(row[theirs]) for ours, theirs in columns.items()}
         found.setdefault(str(row["env"]), {})[f"{row['precision']}{row['accuracy']}"] = values
     return found

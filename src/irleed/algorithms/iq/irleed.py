@@ -1,13 +1,17 @@
-r"""IRLEED on inverse soft Q-learning, from demonstrations alone; IQ-Learn is its special case.
+r"""IRLEED on inverse soft Q-learning, offline and online; IQ-Learn is its special case.
 
-Both kinds of actions have the objective of `irleed.algorithms.iq.objective`. With discrete actions, the outputs of a
-network are $Q$, and demonstrator $i$ has the logits $\beta_i(Q + \alpha\epsilon_i)/T$.
+Values $q = \beta_i(Q + \alpha\epsilon_i)/T$ are the logits of demonstrator $i$'s policy, $V$ is their log partition
+($\log\sum_a \exp q$ for discrete actions), and the reward they imply is $r = q(s, a) - \gamma V(s')$. Maximum-entropy
+inverse RL maximises $E[r] - \psi(r) - E[V(s) - \gamma V(s')]$ over the demonstrations, with $\psi$ a penalty on large
+rewards. Over the same transitions, the first and last terms are the log-likelihood of the actions:
+$q(s, a) - V(s) = \log\pi_i(a|s)$.
 
-With vectors, values are quadratic in $z$, the action before it is squashed:
-$Q(s, z) = C(s) - \frac12\sum((z - \mu(s))/\sigma(s))^2$, so that the soft value is
-$V = C + \sum\log(\sigma\sqrt{2\pi})$ and nothing has to be sampled. Demonstrators are those of `irleed.model.noise`:
-values of their own would explain away who is precise, as $\sigma(s)$ then explains their noise wherever they are
-seldom in the same states. The shared policy learns from their transitions weighted by $\beta_i^k$.
+With discrete actions, the outputs of a network are $Q$. With vectors, values are quadratic in $z$, the action before it
+is squashed: $Q(s, z) = C(s) - \frac12\sum((z - \mu(s))/\sigma(s))^2$, so that the soft value is
+$V = C + \sum\log(\sigma\sqrt{2\pi})$ and nothing has to be sampled. Demonstrators of vectors are those of
+`irleed.model.mixed`: with values of their own, $\sigma(s)$ would explain their noise wherever they are seldom in the
+same states, and precision would not be identified. The shared policy learns from their transitions weighted by
+$\beta_i^k$.
 """
 
 from typing import Any, ClassVar, cast
@@ -17,16 +21,59 @@ import jax
 import jax.numpy as jnp
 
 from irleed._typing import Array, Float, Int, Key, Scalar, Shaped
+from irleed.algorithms.agent import AbstractAgent, with_replayed
 from irleed.algorithms.base import FOR_VECTORS, AbstractOffline, ActionKind, rate_of
-from irleed.algorithms.iq import objective
 from irleed.data.transitions import Inputs, Row, Transitions
-from irleed.envs.step import Actions
-from irleed.model import noise
+from irleed.envs.step import Actions, Transition
+from irleed.model import mixed
 from irleed.model.actions import ActionDistribution
 from irleed.model.demonstrators import Description, gauge, log_precision_of, precision_weights
 from irleed.model.mixed import bias_size, spread_size
 from irleed.model.networks import AbstractBias, Activation, Linear, Mlp, biases
-from irleed.policies.actor import Actor
+from irleed.policies.base import Actor
+
+
+class Terms(eqx.Module):
+    """The terms of the objective, of one transition or of a batch."""
+
+    log_likelihood: Float[Array, "*B"]  # q(s, a) - V(s)
+    reward: Float[Array, "*B"]  # r = q(s, a) - discount V(s')
+    value_step: Float[Array, "*B"]  # V(s) - discount V(s')
+
+
+def transition_terms(
+    q_tm1: Float[Array, "*B"], v_tm1: Float[Array, "*B"], v_t: Float[Array, "*B"], discount_t: Float[Array, "*B"]
+) -> Terms:
+    r"""The terms of a transition.
+
+    **Arguments:**
+
+    - `q_tm1`: $q(s, a)$, the logit of the action taken.
+    - `v_tm1`, `v_t`: the soft values of $s$ and of $s'$.
+    - `discount_t`: $\gamma$, or 0 where $s'$ is terminal. A truncated episode goes on.
+    """
+    return Terms(q_tm1 - v_tm1, q_tm1 - discount_t * v_t, v_tm1 - discount_t * v_t)
+
+
+def demonstration_loss(term: Terms, penalty: Scalar) -> Float[Array, "*B"]:
+    r"""$-\log\pi_i(a|s) + c\,r^2$: the value term is taken over the demonstrations themselves, as offline."""
+    return -term.log_likelihood + penalty * term.reward**2
+
+
+def mixed_loss(demonstrated: Terms, replayed: Terms, penalty: Scalar, fraction: Scalar) -> Float[Array, "*B"]:
+    r"""$-r$ of a demonstrated transition, and $V(s) - \gamma V(s') + c\,r^2$ mixed with those of a replayed one.
+
+    Any fraction is valid: $E[V(s) - \gamma V(s')]$ is the same under any policy.
+    """
+    value = (1 - fraction) * demonstrated.value_step + fraction * replayed.value_step
+    size = (1 - fraction) * demonstrated.reward**2 + fraction * replayed.reward**2
+    return -demonstrated.reward + value + penalty * size
+
+
+def mean_squared_bias(bias: Float[Array, "*B A"]) -> Float[Array, "*B"]:
+    r"""$\mathrm{mean}_a\,\epsilon_i(s, a)^2$: what all biases share belongs to Q."""
+    return jnp.mean(bias**2, -1)
+
 
 IQ_LEARN: dict[str, Any] = {"precision_learning_rate": None, "bias_learning_rate": None}
 
@@ -151,19 +198,17 @@ class OfflineIrleed(AbstractOffline):
     def loss(self, parameters: Parameters, batch: Row) -> Float[Array, ""]:
         """The mean over transitions, in units of T as the published one."""
         term, bias, shared = self.terms(parameters, batch)
-        loss = self.temperature * objective.demonstration_loss(term, self.penalty * self.temperature)
-        biased = self.bias_penalty * objective.bias_penalty(bias)
+        loss = self.temperature * demonstration_loss(term, self.penalty * self.temperature)
+        biased = self.bias_penalty * mean_squared_bias(bias)
         if not self._noisy(parameters):
             return jnp.mean(loss + biased)
         if self.learns_precision:
             who, every = batch.demonstrator, jnp.ones_like(loss)
             loss = loss * precision_weights(parameters.log_precision, who, self.precision_exponent, every)
         given = parameters.log_std, parameters.log_precision, batch, self.bias_scale * bias
-        return jnp.mean(loss + biased) + noise.misfit(cast(noise.Vectors, shared), *given)
+        return jnp.mean(loss + biased) + mixed.noise_loss(cast(mixed.Vectors, shared), *given)
 
-    def terms(
-        self, parameters: Parameters, rows: Row
-    ) -> tuple[objective.Terms, Float[Array, "B A"], ActionDistribution]:
+    def terms(self, parameters: Parameters, rows: Row) -> tuple[Terms, Float[Array, "B A"], ActionDistribution]:
         r"""The terms of a batch; and, in its states, $\epsilon_i(s, \cdot)$ and the shared policy.
 
         Networks take all states at once: products of matrices are then as large as they can be.
@@ -180,7 +225,7 @@ class OfflineIrleed(AbstractOffline):
         level = jnp.zeros(len(obs), jnp.float32) if parameters.level is None else jax.vmap(parameters.level)(obs)[:, 0]
         value = own.log_partition() + level
         q = own[:count].logit(rows.action) + level[:count]
-        found = objective.terms(q, value[:count], value[count:], self.discount * rows.proceeds)
+        found = transition_terms(q, value[:count], value[count:], self.discount * rows.proceeds)
         return found, bias[:count], shared[:count]
 
     def policy(self, parameters: Parameters) -> Actor:
@@ -208,7 +253,7 @@ class OfflineIrleed(AbstractOffline):
         if self._noisy(parameters):
             moved = self.bias_scale * bias[0] if self.learns_bias else None
             given = parameters.log_std, parameters.log_precision, who, moved, action
-            return noise.described(cast(noise.Vectors, shared[0]), *given)
+            return mixed.noise_description(cast(mixed.Vectors, shared[0]), *given)
         log_prob = self._own(parameters, shared, whose, bias).log_prob(action[None])[0]
         if not self.learns_bias:
             return Description.without_bias(log_prob)
@@ -217,7 +262,7 @@ class OfflineIrleed(AbstractOffline):
         return Description(log_prob, *(jnp.var(each) for each in (self.bias_scale * bias[0] - common, values)))
 
     def _noisy(self, parameters: Parameters) -> bool:
-        """Whether demonstrators are those of `irleed.model.noise`."""
+        """Whether demonstrators are those of `irleed.model.mixed`."""
         return parameters.level is not None and (self.learns_precision or self.learns_bias)
 
     def _own(
@@ -233,3 +278,81 @@ class OfflineIrleed(AbstractOffline):
         """0, or what is known."""
         known = self.held_log_precision
         return jnp.zeros(demonstrators, jnp.float32) if known is None else jnp.asarray(known, jnp.float32)
+
+
+# Slower than offline: the replay buffer keeps changing.
+SLOWER: dict[str, Any] = {"learning_rate": 1e-3, "precision_learning_rate": 3e-4}
+
+
+class OnlineIrleed(AbstractAgent):
+    r"""Learns from demonstrated transitions, each paired with one of its own from the replay buffer.
+
+    Demonstrator $i$'s objective compares their own value with what the steps of any policy say of it, so that a
+    replayed transition has the values of the demonstrator it is paired with. The shared policy acts. Without precisions
+    and biases this is IQ-Learn, see `iq`.
+
+    **Fields:**
+
+    - `learner`: what is learnt, as offline; its `steps`, `batch_size` and `anneal_lr` are not used.
+    - `replay_fraction`: the share of replayed transitions in the value term and the penalty. The published mixture is
+      0.5; at 0 this is learning offline.
+    - Others as those of `irleed.algorithms.agent.AbstractAgent`.
+    """
+
+    action_kinds: ClassVar[tuple[ActionKind, ...]] = ("discrete",)
+    exploration: ClassVar[float] = 0.0  # pyright: ignore[reportIncompatibleVariableOverride]  # a constant
+    tau: ClassVar[float] = 1.0  # pyright: ignore[reportIncompatibleVariableOverride]  # there is no target network
+    learner: OfflineIrleed = OfflineIrleed(penalty=0.05, **SLOWER)
+    steps: int = eqx.field(static=True, default=50_000)
+    batch_size: int = eqx.field(static=True, default=32)
+    anneal_lr: bool = eqx.field(static=True, default=True)
+    num_envs: int = eqx.field(static=True, default=1)
+    gradient_steps: int = eqx.field(static=True, default=1)
+    buffer_size: int = eqx.field(static=True, default=50_000)
+    learning_starts: int = eqx.field(static=True, default=500)
+    replay_fraction: Scalar = 0.03
+
+    @classmethod
+    def iq(cls, **settings) -> "OnlineIrleed":
+        """IQ-Learn; settings are those of the learner."""
+        return cls(learner=OfflineIrleed.iq(**{"penalty": 0.05, "learning_rate": 1e-3, **settings}))
+
+    @classmethod
+    def failure(cls, **settings) -> "OnlineIrleed":
+        """Early termination counts as failure, see `OfflineIrleed.failure`; settings are those of the learner."""
+        own = {"penalty": 50.0, **SLOWER, "bias_learning_rate": 3e-5, **settings}
+        return cls(learner=OfflineIrleed.failure(**own), replay_fraction=0.5)
+
+    def parameters(self, key: Key, inputs: Inputs, actions: Actions, demonstrators: int) -> Parameters:
+        """Those of the learner."""
+        return self.learner.parameters(key, inputs, actions, demonstrators)
+
+    def learning_rates(self) -> dict[str, Scalar]:
+        """Those of the learner."""
+        return self.learner.learning_rates()
+
+    def loss(
+        self, key: Key, parameters: Parameters, target: Parameters, replayed: Transition, demonstrated: Row
+    ) -> Float[Array, ""]:
+        """The mean over pairs of transitions, in units of T."""
+        own, who = self.learner, demonstrated.demonstrator
+        terms, bias, _ = own.terms(parameters, with_replayed(demonstrated, replayed))
+        of_demonstrated = jax.tree.map(lambda leaf: leaf[: len(who)], terms)
+        of_replayed = jax.tree.map(lambda leaf: leaf[len(who) :], terms)
+        penalty = own.penalty * own.temperature
+        mixed = mixed_loss(of_demonstrated, of_replayed, penalty, self.replay_fraction)
+        return jnp.mean(own.temperature * mixed + own.bias_penalty * mean_squared_bias(bias[: len(who)]))
+
+    def policy(self, parameters: Parameters) -> Actor:
+        """That of the learner."""
+        return self.learner.policy(parameters)
+
+    def log_precision(self, parameters: Parameters, data: Transitions) -> Float[Array, " D"]:
+        """That of the learner."""
+        return self.learner.log_precision(parameters, data)
+
+    def describe(
+        self, parameters: Parameters, obs: Shaped[Array, "..."], action: Shaped[Array, "..."], who: Int[Array, ""]
+    ) -> Description:
+        """As the learner does."""
+        return self.learner.describe(parameters, obs, action, who)

@@ -7,14 +7,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from loops import update
 
-from irleed.algorithms.base import init, train, update
+from irleed.algorithms.base import init, train
 from irleed.algorithms.baselines import BehaviourCloning, Ileed
 from irleed.algorithms.baselines.ileed import mixture_log_prob
 from irleed.algorithms.iq import IQ_LEARN, OfflineIrleed, SacIrleed
 from irleed.data.transitions import Inputs, Transitions
 from irleed.envs.step import Bounds
-from irleed.model import noise
+from irleed.model import mixed
 from irleed.model.actions import SquashedGaussian, Squashing
 from irleed.model.demonstrators import precision_weights
 
@@ -168,7 +169,7 @@ def test_the_loss_is_that_of_iq_learn_weighted_by_precision_and_the_misfit(data)
     shift = jnp.zeros((50, 1), jnp.float32)  # heads at zero, as they start out
     found = float(algorithm.loss(parameters, batch))
     acting = parameters.actor.batch(batch.obs)
-    misfit = noise.misfit(acting, parameters.log_std, parameters.log_precision, batch, shift)
+    misfit = mixed.noise_loss(acting, parameters.log_std, parameters.log_precision, batch, shift)
     assert found == pytest.approx(float(shared + misfit), rel=1e-5)
 
 
