@@ -20,6 +20,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from irleed._io.arrays import EXPANSION
 from irleed._io.files import LOCK, locked, write_json, writing
 from irleed._io.text import name, say
 from irleed._typing import Key
@@ -119,7 +120,7 @@ def _cell(value: object) -> str:
     return f"{value:.2f}" if isinstance(value, float) else name(value)
 
 
-FOR_MDPS = ("mdp", "discount", "horizon", "accuracy", "planner", "endless")
+FOR_MDPS = ("mdp", "discount", "horizon", "accuracy", "planner", "endless", "expansion")
 FOR_CRITICS = ("precision", "bias_scale", "names", "workers")
 
 
@@ -162,6 +163,8 @@ class SimulateCommand:
     """With a critic: names of the demonstrators."""
     workers: int = 0
     """With a critic: processes for the environment's lanes; 0: this one."""
+    expansion: float = EXPANSION
+    """In an MDP: how many times its own size its file may take in memory, as in `irleed fit`."""
     seed: int = 0
     """The random seed."""
 
@@ -175,7 +178,7 @@ class SimulateCommand:
 
     def _in_mdp(self) -> tuple[Demonstrations, dict[str, object]]:
         refuse_ignored((self,), FOR_CRITICS, "in an MDP")
-        mdp, _ = load_world(self.mdp, self.env, self.discount)
+        mdp, _ = load_world(self.mdp, self.env, self.discount, self.expansion)
         settings = ("demonstrators", "demonstrations", "horizon", "max_precision", "accuracy", "endless")
         given = {name: getattr(self, name) for name in settings}
         found, truth = simulate(self.seed, mdp, planner=PLANNERS[self.planner], **given)
