@@ -162,7 +162,7 @@ def _learn(
     """Learner and target after a step of Adam; as they were as long as there is too little to learn from."""
     factor = cosine_decay(learner.step, agent.rounds * agent.gradient_steps) if agent.anneal_lr else 1.0
 
-    def loss(parameters):
+    def loss(parameters: Any):
         return agent.loss(key, parameters, target, played, shown)
 
     moved, info = adam_step(loss, agent.learning_rates(), factor, learner)

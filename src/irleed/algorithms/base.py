@@ -96,7 +96,7 @@ class AbstractOffline(AbstractAlgorithm):
         """The loss of a batch."""
 
 
-def _check_setting(where: str, field: dataclasses.Field, value: Any) -> None:
+def _check_setting(where: str, field: dataclasses.Field[Any], value: Any) -> None:
     """Refuse a string that is none of the choices, and a number out of range."""
     if get_origin(field.type) is Literal:
         if value not in get_args(field.type):

@@ -118,7 +118,7 @@ class SoftQExpert(AbstractSoftQ):
 
 
 def soft_target(
-    target: SoftQParameters, reward, next_obs, terminated, discount: Scalar, temperature: Scalar
+    target: SoftQParameters, reward: Array, next_obs: Array, terminated: Array, discount: Scalar, temperature: Scalar
 ) -> Float[Array, ""]:
     r"""$r + \gamma\,T \log\sum_a \exp(Q(s', a)/T)$, and $r$ alone where $s'$ is terminal."""
     after = temperature * target.actor(next_obs).log_partition()

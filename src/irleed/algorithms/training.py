@@ -115,7 +115,7 @@ def train_all(
         return [make(algorithm, own[:, 0], rows, actions, demonstrators) for own, rows in given]
 
     def on(states: list[TrainState], done: int, steps: int) -> tuple[list[TrainState], Array]:
-        def ahead(state, of):
+        def ahead(state: Any, of: Any) -> Any:
             return _advance_all(algorithm, of[0][:, 1], state, of[1], steps)
 
         return groups.advance(ahead, states, given)
@@ -171,13 +171,13 @@ def in_parts(
 
 # Random numbers for every layer, drawn once: to optimise the program would take longer than all else on a small task.
 @jax.jit(static_argnames=("actions", "demonstrators"), compiler_options={"xla_backend_optimization_level": 0})
-def _init_all(algorithm, keys, data, actions, demonstrators):
+def _init_all(algorithm: Any, keys: Any, data: Any, actions: Actions, demonstrators: int):
     return jax.vmap(lambda key, own: init(algorithm, key, own, actions, demonstrators))(keys, data)
 
 
 @jax.jit(static_argnames="steps")
-def _advance_all(algorithm, loop_keys, state, data, steps):
-    def one(key, state, own):
+def _advance_all(algorithm: Any, loop_keys: Any, state: Any, data: Any, steps: Any):
+    def one(key: Any, state: Any, own: Any):
         return advance(algorithm, key, state, own, steps)
 
     state, info = each_run(one)(loop_keys, state, data)
@@ -190,24 +190,26 @@ def _put(batch: Any, one: Any, lane: int) -> None:
 
 
 @jax.jit
-def _advance_lanes(algorithm, key, numbers, states, mdp, statistics, steps):
-    def one(number, state, own):
+def _advance_lanes(
+    algorithm: Any, key: Any, numbers: Any, states: Any, mdp: FiniteMDP, statistics: Statistics, steps: Any
+):
+    def one(number: Any, state: Any, own: Any):
         state, _ = _advance(algorithm, jax.random.fold_in(key, number), state, mdp, own, steps)
         return state, algorithm.finished(state)
 
     return jax.vmap(one)(numbers, states, statistics)
 
 
-def _advance(algorithm, key, state, mdp, statistics, steps):
+def _advance(algorithm: Any, key: Any, state: Any, mdp: FiniteMDP, statistics: Statistics, steps: Any):
     """At most `steps` updates, fewer if the algorithm finishes; the key of an update depends on its number alone."""
     last = state.step + steps
 
-    def going(carry):
+    def going(carry: Any):
         state, _ = carry
         return ~algorithm.finished(state) & (state.step < last)
 
     @jax.jit  # traced once, for its shapes and for the loop
-    def update(state):
+    def update(state: Any):
         return algorithm.update(jax.random.fold_in(key, state.step), state, mdp, statistics)
 
     info = jax.tree.map(lambda leaf: jnp.full(leaf.shape, jnp.nan, leaf.dtype), jax.eval_shape(update, state)[1])
@@ -218,7 +220,7 @@ _advance_jitted = jax.jit(_advance)
 
 
 @jax.jit
-def _init(algorithm, mdp, statistics):
+def _init(algorithm: Any, mdp: FiniteMDP, statistics: Statistics):
     return algorithm.init(mdp, statistics)
 
 
@@ -239,7 +241,7 @@ class Lanes(Protocol):
 
 
 def begin_on_device(
-    agent: AbstractAgent, key: Key, env: AbstractEnv, data: Transitions | None = None, demonstrators: int = 0
+    agent: AbstractAgent, key: Key, env: AbstractEnv[Any], data: Transitions | None = None, demonstrators: int = 0
 ) -> tuple[AgentState, Any]:
     """Agent and environment before the first step."""
     init_key, reset_key, _ = jax.random.split(key, 3)
@@ -253,7 +255,7 @@ def advance_on_device(
     agent: AbstractAgent,
     key: Key,
     carry: tuple[AgentState, Any],
-    env: AbstractEnv,
+    env: AbstractEnv[Any],
     data: Transitions | None,
     done: Int[Array, ""] | int,
     rounds: int,
@@ -261,7 +263,7 @@ def advance_on_device(
     """So many rounds more, of agent and environments; a run cut into parts is the same run."""
     loop_key = jax.random.split(key, 3)[2]
 
-    def one(carry, number):
+    def one(carry: Any, number: Any) -> Any:
         state, places = carry
         act_key, env_key, update_key = round_keys(loop_key, number)
         action = agents.act(agent, act_key, state, jax.vmap(env.observe)(places))
@@ -341,8 +343,8 @@ def _by_run(runs: int, lanes: Any) -> Any:
     return jax.tree.map(lambda leaf: leaf.reshape(runs, -1, *leaf.shape[1:]), lanes)
 
 
-def _acted(agent, loop_keys, state, obs, number):
-    def one(key, *own):
+def _acted(agent: AbstractAgent, loop_keys: Any, state: Any, obs: Any, number: Any):
+    def one(key: Any, *own: Any):
         return agents.act(agent, round_keys(key, number)[0], *own)
 
     return each_run(one)(loop_keys, state, _by_run(len(loop_keys), obs))
@@ -352,15 +354,15 @@ _act = jax.jit(_acted)
 
 
 @functools.partial(jax.jit, donate_argnums=2)  # what is learnt is written to in place
-def _update(agent, loop_keys, state, data, number):
-    def one(key, *own):
+def _update(agent: AbstractAgent, loop_keys: Any, state: Any, data: Any, number: Any):
+    def one(key: Any, *own: Any):
         return agents.update(agent, round_keys(key, number)[2], *own)
 
     return each_run(one)(loop_keys, state, data)
 
 
 @functools.partial(jax.jit, donate_argnums=2)  # the replay buffer is written to in place
-def _observe(agent, loop_keys, state, seen, obs, number):
+def _observe(agent: AbstractAgent, loop_keys: Any, state: Any, seen: Any, obs: Any, number: Any):
     """Observe, and act for the next round."""
     state = jax.vmap(agents.observe)(state, _by_run(len(loop_keys), seen))
     return state, _acted(agent, loop_keys, state, obs, number)

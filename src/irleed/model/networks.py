@@ -2,7 +2,7 @@
 
 import abc
 from collections.abc import Callable, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import equinox as eqx
 import jax
@@ -19,7 +19,7 @@ def elu(x: Float[Array, "..."]) -> Float[Array, "..."]:
 
 
 @elu.defjvp
-def _elu_jvp(primals, tangents):
+def _elu_jvp(primals: Any, tangents: Any):
     value = elu(*primals)
     return value, tangents[0] * (jnp.minimum(value, 0) + 1)
 

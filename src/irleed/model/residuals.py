@@ -144,7 +144,13 @@ def tempo(
 
 
 def _summed(
-    shared, action, counted, demonstrator, episode, count: int, choices: Sequence[Choices] = ()
+    shared: Array,
+    action: Array,
+    counted: Array,
+    demonstrator: Array,
+    episode: Array,
+    count: int,
+    choices: Sequence[Choices] = (),
 ) -> tuple[Float[np.ndarray, " M"], Moments, Int[np.ndarray, " B"]]:
     """The size of what is shared, moments of blocks of episodes, and whose each block is."""
     shared, action, counted = (np.asarray(each, float) for each in (shared, action, counted))
@@ -171,7 +177,9 @@ def _blocks(who: np.ndarray, episode: np.ndarray, most: int) -> tuple[Int[np.nda
     return pairs // most, block[number]
 
 
-def _moments(inputs, residual, counted, block, count, tables) -> Moments:
+def _moments(
+    inputs: np.ndarray, residual: np.ndarray, counted: np.ndarray, block: np.ndarray, count: int, tables: np.ndarray
+) -> Moments:
     order = np.argsort(block, kind="stable")
     parts = np.split(order, np.searchsorted(block[order], np.arange(1, count)))
     gram = np.stack([np.einsum("nf,ne,ng->efg", inputs[p], counted[p], inputs[p], optimize=True) for p in parts])
@@ -219,7 +227,7 @@ def _repeated(state: State, blocks: Moments, owner: np.ndarray) -> float:
 
 def _refined(state: State, moments: Moments, rounds: int) -> State:
     """Expectation maximisation: coefficients with their uncertainty, then the variances of noise and of the priors."""
-    people, entries, inputs = moments.cross.shape
+    entries, inputs = moments.cross.shape[1:]
     kind = np.full((entries, inputs), 1)  # turns
     kind[np.arange(entries), np.arange(entries)], kind[:, -1] = 0, 2  # gains, offsets
     coefficient, noise, level, width = state.coefficient, state.noise, state.level, state.width

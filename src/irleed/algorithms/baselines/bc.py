@@ -1,6 +1,6 @@
 """Behaviour cloning: maximum likelihood of the actions, whoever took them."""
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -34,9 +34,9 @@ class BehaviourCloning(AbstractOffline):
     learning_rate: Scalar = 1e-3
 
     @classmethod
-    def continuous(cls, **settings) -> "BehaviourCloning":
+    def continuous(cls, **settings: Any) -> "BehaviourCloning":
         """The settings for vectors."""
-        return cls(**{**FOR_VECTORS, **settings})
+        return cls(**(FOR_VECTORS | settings))
 
     def parameters(self, key: Key, inputs: Inputs, actions: Actions, demonstrators: int) -> Parameters:
         """The initial parameters; of vectors, those of `OfflineIrleed`, of which this is a special case."""

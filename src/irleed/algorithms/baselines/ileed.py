@@ -7,7 +7,7 @@ demonstrators $\omega_i$ are learnt together by maximum likelihood.
 """
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -79,9 +79,9 @@ class Ileed(AbstractOffline):
     learning_rate: Scalar = 1e-3
 
     @classmethod
-    def continuous(cls, **settings) -> "Ileed":
+    def continuous(cls, **settings: Any) -> "Ileed":
         """The settings for vectors."""
-        return cls(**{**FOR_VECTORS, **settings})
+        return cls(**(FOR_VECTORS | settings))
 
     def parameters(self, key: Key, inputs: Inputs, actions: Actions, demonstrators: int) -> Parameters:
         """The initial parameters."""

@@ -1,5 +1,7 @@
 """SQIL (Reddy et al., 2020): soft Q-learning with reward 1 for demonstrated transitions and 0 for the agent's own."""
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -37,7 +39,7 @@ class Sqil(AbstractSoftQ):
     ) -> Float[Array, ""]:
         """The soft Bellman error of both batches."""
 
-        def error(obs, action, reward, next_obs, terminated):
+        def error(obs: Any, action: Array, reward: Array, next_obs: Array, terminated: Array):
             goal = soft_target(target, reward, next_obs, terminated, self.discount, self.temperature)
             return (parameters.q(obs)[action] - goal) ** 2
 

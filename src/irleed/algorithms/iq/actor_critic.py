@@ -9,7 +9,7 @@ $-1/c$ and $1/c$. The objective `bounded` says so directly (LS-IQ, Al-Hafez et a
 $1/c$ where demonstrated and to $-1/c$ where replayed, and no value exceeds $1/(c(1-\gamma))$.
 """
 
-from typing import ClassVar, Literal, cast
+from typing import Any, ClassVar, Literal, cast
 
 import equinox as eqx
 import jax
@@ -95,19 +95,20 @@ class SacIrleed(AbstractAgent):
                 raise ConfigError(where, got=value, expected=expected, remedy="choose another value")
 
     @classmethod
-    def iq(cls, **settings) -> "SacIrleed":
+    def iq(cls, **settings: Any) -> "SacIrleed":
         """IQ-Learn: precision 1 and bias 0 held fixed."""
         return cls(**IQ_LEARN, **settings)
 
     @classmethod
-    def paper(cls, **settings) -> "SacIrleed":
+    def paper(cls, **settings: Any) -> "SacIrleed":
         """The published hyperparameters; with ``**IQ_LEARN``, those of IQ-Learn.
 
         The paper learns the precision itself at a rate of 1e-5, from 1 / T on: a rate of 1e-7 for its logarithm.
         """
-        rates = {"learning_rate": 3e-4, "actor_learning_rate": 3e-5}
-        rates |= {"precision_learning_rate": 1e-7, "bias_learning_rate": 3e-6, "bias_penalty": 0.01}
-        return cls(**{"objective": "paper", "num_envs": 1, "gradient_steps": 1, **rates, **settings})
+        published: dict[str, Any] = {"objective": "paper", "num_envs": 1, "gradient_steps": 1, "bias_penalty": 0.01}
+        published |= {"learning_rate": 3e-4, "actor_learning_rate": 3e-5}
+        published |= {"precision_learning_rate": 1e-7, "bias_learning_rate": 3e-6}
+        return cls(**(published | settings))
 
     @property
     def learns_precision(self) -> bool:

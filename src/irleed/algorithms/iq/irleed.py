@@ -130,37 +130,39 @@ class OfflineIrleed(AbstractOffline):
     held_log_precision: Float[Array, " D"] | None = None
 
     @classmethod
-    def iq(cls, **settings) -> "OfflineIrleed":
+    def iq(cls, **settings: Any) -> "OfflineIrleed":
         """IQ-Learn: precision 1 and bias 0 held fixed."""
         return cls(**IQ_LEARN, **settings)
 
     @classmethod
-    def continuous(cls, **settings) -> "OfflineIrleed":
+    def continuous(cls, **settings: Any) -> "OfflineIrleed":
         """The settings for vectors; with ``**IQ_LEARN``, those of IQ-Learn."""
-        bias = {"bias_hidden": FOR_VECTORS["hidden"], "bias_learning_rate": 1e-4, "bias_penalty": 10.0}
-        return cls(**{**FOR_VECTORS, **bias, "penalty": 0.01, **settings})
+        preset: dict[str, Any] = {**FOR_VECTORS, "penalty": 0.01, "bias_hidden": (128, 128)}
+        preset |= {"bias_learning_rate": 1e-4, "bias_penalty": 10.0}
+        return cls(**(preset | settings))
 
     @classmethod
-    def failure(cls, **settings) -> "OfflineIrleed":
+    def failure(cls, **settings: Any) -> "OfflineIrleed":
         """For discrete actions where early termination counts as failure, as on CartPole.
 
         A large penalty drives all rewards to zero. What is left of the values is the entropy still to come, which
         termination cuts off, so that they say how long a smooth network expects to go on. Biases are small networks.
         Where early termination can be a success, as on LunarLander, such policies crash.
         """
-        bias = {"bias_hidden": (64, 64), "bias_learning_rate": 1e-4, "bias_penalty": 10.0}
-        return cls(**{"activation": "elu", "learning_rate": 4e-3, "penalty": 200.0, **bias, **settings})
+        preset: dict[str, Any] = {"activation": "elu", "learning_rate": 4e-3, "penalty": 200.0}
+        preset |= {"bias_hidden": (64, 64), "bias_learning_rate": 1e-4, "bias_penalty": 10.0}
+        return cls(**(preset | settings))
 
     @classmethod
-    def paper(cls, **settings) -> "OfflineIrleed":
+    def paper(cls, **settings: Any) -> "OfflineIrleed":
         """The published hyperparameters; with ``**IQ_LEARN``, those of IQ-Learn.
 
         The paper learns the precision itself at a rate of 5e-4, from 1 / T on: a rate of 5e-4 T for its logarithm.
         """
-        rates = {"learning_rate": 1e-4, "precision_learning_rate": 5e-7, "bias_learning_rate": 1e-5}
-        bias = {"bias_scale": 0.01, "bias_penalty": 0.01, "bias_hidden": (64, 64)}
-        training = {"activation": "elu", "steps": 50_000, "anneal_lr": False}
-        return cls(**{**training, "temperature": 1e-3, "penalty": 0.5, **rates, **bias, **settings})
+        published: dict[str, Any] = {"activation": "elu", "steps": 50_000, "anneal_lr": False, "temperature": 1e-3}
+        published |= {"learning_rate": 1e-4, "precision_learning_rate": 5e-7, "bias_learning_rate": 1e-5}
+        published |= {"penalty": 0.5, "bias_scale": 0.01, "bias_penalty": 0.01, "bias_hidden": (64, 64)}
+        return cls(**(published | settings))
 
     @property
     def learns_precision(self) -> bool:
@@ -313,14 +315,14 @@ class OnlineIrleed(AbstractAgent):
     replay_fraction: Scalar = 0.03
 
     @classmethod
-    def iq(cls, **settings) -> "OnlineIrleed":
+    def iq(cls, **settings: Any) -> "OnlineIrleed":
         """IQ-Learn; settings are those of the learner."""
         return cls(learner=OfflineIrleed.iq(**{"penalty": 0.05, "learning_rate": 1e-3, **settings}))
 
     @classmethod
-    def failure(cls, **settings) -> "OnlineIrleed":
+    def failure(cls, **settings: Any) -> "OnlineIrleed":
         """Early termination counts as failure, see `OfflineIrleed.failure`; settings are those of the learner."""
-        own = {"penalty": 50.0, **SLOWER, "bias_learning_rate": 3e-5, **settings}
+        own: dict[str, Any] = {"penalty": 50.0, **SLOWER, "bias_learning_rate": 3e-5, **settings}
         return cls(learner=OfflineIrleed.failure(**own), replay_fraction=0.5)
 
     def parameters(self, key: Key, inputs: Inputs, actions: Actions, demonstrators: int) -> Parameters:

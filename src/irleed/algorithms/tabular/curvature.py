@@ -9,6 +9,7 @@ same ones, so that the estimate converges.
 
 import abc
 import dataclasses
+from collections.abc import Callable
 
 import equinox as eqx
 import jax
@@ -152,7 +153,7 @@ class Probed(AbstractCurvature):
         planner, mdp = type(point.planner)(tolerance=self.planner_tolerance), point.mdp
         q = jax.vmap(lambda u: planner.q_values(mdp, mdp.rewards(u)))(point.perceived)
 
-        def one(q, count, vector):
+        def one(q: Array, count: Array, vector: Array) -> Array:
             size = jnp.maximum(jnp.max(jnp.abs(vector)), 1e-300)  # tolerances are absolute
             derivative, transpose = jax.vjp(lambda v: planner.q_derivative(mdp, q, mdp.rewards(v)), vector / size)
             policy = jax.nn.softmax(q)
@@ -162,12 +163,12 @@ class Probed(AbstractCurvature):
         # Used in many places: traced once.
         return jax.jit(lambda vectors: jax.vmap(one)(q, point.counts, vectors))
 
-    def _solve(self, point: Point, product, source: Vector, accuracy: float) -> Vector:
+    def _solve(self, point: Point, product: Callable[[Array], Array], source: Vector, accuracy: float) -> Vector:
         """Solve Hessian x = source, both along what is free."""
         scale = point.precision[:, None]
         stiffness = point.precision_prior + jnp.sum(point.perceived * product(point.perceived), -1)
 
-        def hessian(vector):
+        def hessian(vector: Vector):
             weights, bias, turn = point.free(*vector)
             pull = product(scale * (weights[None] + bias) + point.perceived * turn[:, None])
             return point.free(
@@ -176,18 +177,18 @@ class Probed(AbstractCurvature):
                 jnp.sum(point.perceived * pull, -1) + point.precision_prior * turn,
             )
 
-        def precondition(vector):
+        def precondition(vector: Vector):
             weights, bias, turn = vector
             return point.free(weights / point.weight_prior, bias / point.bias_prior, turn / stiffness)
 
         return jax.scipy.sparse.linalg.cg(hessian, source, tol=accuracy, maxiter=self.iterations, M=precondition)[0]
 
-    def _evidence(self, point: Point, product) -> Evidence:
+    def _evidence(self, point: Point, product: Callable[[Array], Array]) -> Evidence:
         """Traces of what the data determine at fixed precisions, from (H + prior)^-1 z with random signs z."""
         point = point.at_fixed_precision()
         scale = point.precision[:, None]
 
-        def probe(key):
+        def probe(key: Key):
             weights_key, bias_key = jax.random.split(key)
             sign = point.free(
                 jax.random.rademacher(weights_key, point.weights.shape, point.weights.dtype),

@@ -6,6 +6,9 @@ precisions, $\theta$ and $\epsilon$ are integrated out to second order (`posteri
 maximum, `evidence=False`, favours whatever scale makes the biases cheap, and confuses large biases with high precision.
 """
 
+from collections.abc import Callable
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -72,13 +75,13 @@ class Irleed(eqx.Module):
     max_steps: int = eqx.field(static=True, default=50)
 
     @classmethod
-    def maxent(cls, **settings) -> "Irleed":
+    def maxent(cls, **settings: Any) -> "Irleed":
         """Maximum-entropy IRL: precision 1 and bias 0 held fixed, and next to no prior on the weights."""
         settings = {"prior": Prior(weights=1e-3), **settings}
         return cls(learn_precision=False, learn_bias=False, evidence=False, **settings)
 
     @classmethod
-    def anonymous(cls, **settings) -> "Irleed":
+    def anonymous(cls, **settings: Any) -> "Irleed":
         """For many demonstrators with an episode or so each: fixed widths, which so little data could not teach."""
         settings = {"prior": Prior(bias=4.0, log_precision=1.0, weights=1e-3), **settings}
         return cls(evidence=False, **settings)
@@ -116,16 +119,16 @@ class Irleed(eqx.Module):
         promised = sum((jnp.vdot(g, d) for g, d in zip(gradient, direction, strict=True)), jnp.asarray(0.0))
         prior = Prior(state.bias_prior.inverse, self.prior.log_precision, state.weight_prior.inverse)
 
-        def moved(size):
+        def moved(size: Array):
             weights, bias, turn = (size * d for d in direction)
             log_precision = state.demonstrators.log_precision + turn
             return state.weights + weights, Demonstrators(log_precision, state.demonstrators.bias + bias)
 
-        def penalty(weights, demonstrators):
+        def penalty(weights: Array, demonstrators: Demonstrators):
             volume = jnp.vdot(state.volume, gauge(demonstrators.log_precision))
             return prior.penalty(weights, demonstrators) + volume
 
-        def objective(size):
+        def objective(size: Array):
             weights, demonstrators = moved(size)
             loss = negative_log_likelihood(self.planner, mdp, counts, demonstrators.perceived(weights))
             return loss + penalty(weights, demonstrators)
@@ -170,7 +173,7 @@ class Irleed(eqx.Module):
     ) -> tuple[Float[Array, " D"], Float[Array, "D F"]]:
         """Every demonstrator's negative log-likelihood, and its gradient in what they pursue."""
 
-        def one(u, count):
+        def one(u: Array, count: Array):
             return negative_log_likelihood(self.planner, mdp, count[None], u[None])
 
         return jax.vmap(jax.value_and_grad(one))(state.demonstrators.perceived(state.weights), counts)
@@ -229,7 +232,7 @@ def negative_log_likelihood(
 ) -> Float[Array, ""]:
     r"""$-\sum_i \sum_{s,a} n_i(s,a) \log \pi_i(a|s)$: the paper's Eq. (7), but for what no estimate changes."""
 
-    def one(u, count):
+    def one(u: Array, count: Array):
         return -jnp.sum(count * boltzmann(planner.q_values(mdp, mdp.rewards(u))))
 
     return jnp.sum(jax.vmap(one)(perceived, counts))
@@ -240,11 +243,11 @@ def _cut(turn: Float[Array, " D"]) -> Float[Array, ""]:
 
 
 def _backtrack(
-    objective, here: Float[Array, ""], promised: Float[Array, ""], start: Float[Array, ""]
+    objective: Callable[[Array], Array], here: Float[Array, ""], promised: Float[Array, ""], start: Float[Array, ""]
 ) -> Float[Array, ""]:
     """Halve the step until the objective falls from where it is by a part of what the slope promises."""
 
-    def too_long(size):
+    def too_long(size: Array):
         return ~(objective(size) <= here + 1e-4 * size * promised) & (size > 1e-4)
 
     return jax.lax.while_loop(too_long, lambda size: size / 2, start)

@@ -1,6 +1,7 @@
 """The paper's gridworld protocol, step by step; with known dynamics or with soft Q-learning on samples."""
 
 import abc
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -156,7 +157,7 @@ class Published(eqx.Module):
         share = statistics.episodes / jnp.sum(statistics.episodes)
         slope = gradients(state.weights, state.precision, state.bias, statistics.features, expected, share)
 
-        def rate(rate, taken, now):
+        def rate(rate: Scalar, taken: Array, now: Array):
             return jnp.where(now, rate / (1 + taken.astype(float)), 0.0)
 
         weights_rate = rate(self.weights_rate, state.inner, ~state.settled)
@@ -197,7 +198,7 @@ class Published(eqx.Module):
         """Every demonstrator's values and expected features; episodes start where the demonstrators' did."""
         walked = eqx.tree_at(lambda mdp: mdp.initial, mdp, statistics.initial)
 
-        def one(own_key, u, start):
+        def one(own_key: Key, u: Array, start: Array):
             inference_key, episode_key = jax.random.split(own_key)
             values = self.inference.q_values(inference_key, mdp, mdp.rewards(u), start)
             policy = jax.nn.softmax(values)
@@ -235,7 +236,7 @@ class SoftQLearning(AbstractInference):
         final = jnp.asarray(reward) if reward.ndim == 1 else jnp.zeros(mdp.states)
         final = final + jnp.log(float(mdp.actions)) / (1 - mdp.discount)
 
-        def step(carry, step_key):
+        def step(carry: Any, step_key: Key):
             q, seen, state = carry
             action_key, move_key, restart_key, reset_key = jax.random.split(step_key, 4)
             action = self._act(action_key, q[state])

@@ -13,6 +13,7 @@ constant here: no derivative with respect to dynamics or discount is defined. Sm
 import abc
 import functools
 from collections.abc import Callable
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -33,7 +34,7 @@ def inverse(matrix: Float[Array, "S S"]) -> Float[Array, "S S"]:
 
 
 @inverse.def_vmap
-def _(axis_size, in_batched, matrix):
+def _(axis_size: int, in_batched: Any, matrix: Array) -> Any:
     batch = jax.lax.platform_dependent(
         matrix, cpu=lambda m: jax.lax.map(inverse, m), default=lambda m: jax.vmap(jnp.linalg.inv)(m)
     )
@@ -47,7 +48,7 @@ def eigenvalues_and_vectors(matrix: Float[Array, "S S"]) -> tuple[Float[Array, "
 
 
 @eigenvalues_and_vectors.def_vmap
-def _(axis_size, in_batched, matrix):
+def _(axis_size: int, in_batched: Any, matrix: Array) -> Any:
     batch = jax.lax.platform_dependent(
         matrix,
         cpu=lambda m: jax.lax.map(eigenvalues_and_vectors, m),
@@ -73,7 +74,7 @@ def expected_successor(mdp: FiniteMDP, value: Float[Array, " S"]) -> Float[Array
     return _successor(mdp, value)
 
 
-def _successor(mdp, value):
+def _successor(mdp: FiniteMDP, value: Array):
     return mdp.forward.product(value).reshape(mdp.states, mdp.actions)
 
 
@@ -110,29 +111,29 @@ def discounted_visits(
     if mdp.states <= DENSE_STATES:
         return source @ _resolvent(mdp, policy)
 
-    def spread(visits):
+    def spread(visits: Array):
         return mdp.discount * mdp.backward.product((policy * moving(mdp, visits)[:, None]).reshape(-1))
 
     return _solve(spread, source, tolerance * (1 - mdp.discount), _total)  # the norm in which this map contracts
 
 
-def _value_forward(tolerance, mdp, policy, reward):
+def _value_forward(tolerance: float, mdp: FiniteMDP, policy: Array, reward: Array):
     value = policy_value(tolerance, mdp, policy, reward)
     return value, (mdp, policy, value)
 
 
-def _value_backward(tolerance, residual, cotangent):
+def _value_backward(tolerance: float, residual: Any, cotangent: Any) -> Any:
     mdp, policy, value = residual
-    visits: Array = discounted_visits(tolerance, mdp, policy, cotangent)  # pyright: ignore[reportAssignmentType]
+    visits: Array = discounted_visits(tolerance, mdp, policy, cotangent)
     return None, mdp.discount * moving(mdp, visits)[:, None] * expected_successor(mdp, value), visits
 
 
-def _visits_forward(tolerance, mdp, policy, source):
+def _visits_forward(tolerance: float, mdp: FiniteMDP, policy: Array, source: Array):
     visits = discounted_visits(tolerance, mdp, policy, source)
     return visits, (mdp, policy, visits)
 
 
-def _visits_backward(tolerance, residual, cotangent):
+def _visits_backward(tolerance: float, residual: Any, cotangent: Any) -> Any:
     mdp, policy, visits = residual
     value = policy_value(tolerance, mdp, policy, cotangent)
     return None, mdp.discount * moving(mdp, visits)[:, None] * expected_successor(mdp, value), value
@@ -201,11 +202,11 @@ def fixed_point(
     """Apply `function` until it moves the vector by no more than `tolerance`, or than rounding does; both by `norm`."""
     rounding = 8 * jnp.finfo(start.dtype).eps  # large values would swing for ever within it
 
-    def unsettled(carry):
+    def unsettled(carry: Any):
         value, previous, sweep = carry
         return (norm(value - previous) > jnp.maximum(tolerance, rounding * norm(value))) & (sweep < MAX_SWEEPS)
 
-    def sweep(carry):
+    def sweep(carry: Any):
         value, _, count = carry
         return function(value), value, count + 1
 
@@ -315,26 +316,31 @@ def soft_maximum(q: Float[Array, "S A"]) -> Float[Array, " S"]:
 
 
 def _value_iteration(
-    mdp: FiniteMDP, reward: Reward, maximum, tolerance: float, after_the_end: Array | float = 0.0, derivative=None
+    mdp: FiniteMDP,
+    reward: Reward,
+    maximum: Callable[[Array], Array],
+    tolerance: float,
+    after_the_end: Array | float = 0.0,
+    derivative: Callable[[Array], Array] | None = None,
 ) -> Float[Array, "S A"]:
     """Iterate to the fixed point; where the `derivative` of `maximum` is given, Newton's method first goes near it."""
 
-    def q_of(value):
+    def q_of(value: Array) -> Array:
         return by_action(mdp, reward) + mdp.discount * expected_successor(mdp, value)
 
-    def backup(value):
+    def backup(value: Array) -> Array:
         return _with_terminals(mdp, reward, maximum(q_of(value)), after_the_end)
 
     accuracy = tolerance * (1 - mdp.discount)
     start = jnp.zeros(mdp.states, jnp.result_type(reward))
     if derivative is not None and mdp.states > DENSE_STATES:
 
-        def newton(carry):
+        def newton(carry: Any):
             value, missing, step = carry
             value = value + krylov(one_step(mdp, derivative(q_of(value))), missing, NEWTON_PRECISION, accuracy)
             return value, backup(value) - value, step + 1
 
-        def far(carry):
+        def far(carry: Any):
             return (jnp.max(jnp.abs(carry[1])) > accuracy) & (carry[2] < NEWTON_STEPS)
 
         start = jax.lax.while_loop(far, newton, (start, backup(start) - start, 0))[0]
@@ -356,17 +362,17 @@ def _soft_q_values(tolerance: float, mdp: FiniteMDP, reward: Reward) -> Float[Ar
     return _value_iteration(mdp, reward, soft_maximum, tolerance, entropy, jax.nn.softmax)
 
 
-def _soft_forward(tolerance, mdp, reward):
+def _soft_forward(tolerance: float, mdp: FiniteMDP, reward: Array):
     q = _soft_q_values(tolerance, mdp, reward)
     return q, (mdp, reward, q)
 
 
-def _soft_backward(tolerance, residual, cotangent):
+def _soft_backward(tolerance: float, residual: Any, cotangent: Any) -> Any:
     """The derivative of a soft value is an expected sum of visits under the soft policy (the paper's Lemma)."""
     mdp, reward, q = residual
     policy = jax.nn.softmax(q)
     pushed = mdp.discount * push_forward(mdp, cotangent)
-    visits: Array = discounted_visits(tolerance, mdp, policy, pushed)  # pyright: ignore[reportAssignmentType]
+    visits: Array = discounted_visits(tolerance, mdp, policy, pushed)
     by_reward = cotangent + policy * moving(mdp, visits)[:, None]
     if reward.ndim == 1:
         by_reward = by_reward.sum(-1) + jnp.where(mdp.terminal, visits, 0.0)

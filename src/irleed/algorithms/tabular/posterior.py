@@ -8,6 +8,8 @@ $\log\beta_i$, a scalar each, leaves one system in $\theta$; the gauge $\sum_i \
 step.
 """
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -53,7 +55,7 @@ class Laplace(eqx.Module):
         direction = bias / jnp.where(norm > 0, norm, 1.0)
         zero_weights, zero_turn = jnp.zeros(bias.shape[1]), jnp.zeros(len(bias))
 
-        def along(i):
+        def along(i: Any):
             only = jnp.zeros_like(bias).at[i].set(direction[i])
             return jnp.vdot(direction[i], self.gauged_solve(zero_weights, only, zero_turn)[1][i])
 
@@ -104,7 +106,14 @@ def factorise(
     return found, _evidence(spread, response, kept, inverse(corner), weight_prior, bias_prior)
 
 
-def _evidence(spread, response, kept, weights_covariance, weight_prior, bias_prior) -> Evidence:
+def _evidence(
+    spread: Array,
+    response: Array,
+    kept: Array,
+    weights_covariance: Array,
+    weight_prior: Scalar,
+    bias_prior: Scalar,
+) -> Evidence:
     identity = jnp.eye(response.shape[-1])
     own = jnp.einsum("dff->d", response)
     remainder = identity[None] - response  # how theta + eps_i follows theta
@@ -186,14 +195,14 @@ def precision_draws(
     """
     offset = jnp.linspace(-GRID_BELOW, GRID_ABOVE, GRID_POINTS)
 
-    def log_density(at, mean, natural, curvature):
+    def log_density(at: Array, mean: Array, natural: Array, curvature: Array):
         beta = jnp.exp(at)
         shrink = 1 + beta**2 * curvature
         # The integral over u of the Gaussian likelihood times N(u; beta theta, beta^2), coordinate by coordinate.
         misfit = curvature * (beta * mean) ** 2 - 2 * natural * beta * mean - beta**2 * natural**2
         return -0.5 * jnp.sum(misfit / shrink + jnp.log(shrink)) - 0.5 * precision_prior * at**2
 
-    def one(key, at, *rest):
+    def one(key: Key, at: Array, *rest: Array):
         grid = at + offset
         density = jax.lax.map(lambda point: log_density(point, *rest), grid)
         cumulative = jnp.cumsum(jnp.exp(density - jnp.max(density)))
@@ -221,7 +230,7 @@ def diagonalise(
     root = jnp.sqrt(jnp.maximum(value, 1e-300))
     widen, narrow = (vector * root[None]) @ vector.T, (vector / root[None]) @ vector.T
 
-    def one(u, slope, curvature):
+    def one(u: Array, slope: Array, curvature: Array):
         value, vector = eigenvalues_and_vectors(widen @ curvature @ widen)
         return (narrow @ weights) @ vector, (widen @ (curvature @ u - slope)) @ vector, jnp.maximum(value, 0.0)
 

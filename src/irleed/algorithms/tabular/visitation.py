@@ -4,7 +4,7 @@ An episode visits its T + 1 states, the last one included, and takes T actions. 
 arrival, and nobody acts there.
 """
 
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import equinox as eqx
 import jax
@@ -45,7 +45,7 @@ def rollout(key: Key, mdp: FiniteMDP, policy: Policy, horizon: int) -> Rollout:
     cumulative = jnp.cumsum(policy, -1)
     cumulative = cumulative / cumulative[:, -1:]  # an action of probability zero is never reached by rounding
 
-    def step(state, draw):
+    def step(state: Any, draw: Any):
         uniform, successor_key = draw
         action = _pick(cumulative, state, uniform)
         return mdp.step(successor_key, state, action), (state, action, ~jnp.asarray(mdp.terminal)[state])
@@ -71,7 +71,7 @@ def expected_visits(mdp: FiniteMDP, policy: Policy, *, horizon: int | None = Non
         visits = jnp.asarray(discounted_visits(tolerance, mdp, policy, jnp.asarray(mdp.initial)))
         return visits, moving(mdp, visits)[:, None] * policy
 
-    def step(carry, _):
+    def step(carry: Any, _: None) -> Any:
         before, here = carry
         return (before + here, push_forward(mdp, moving(mdp, here)[:, None] * policy)), None
 
@@ -201,10 +201,12 @@ def _check_alive(data: Demonstrations, mdp: FiniteMDP, state: np.ndarray) -> Non
         _refuse(data, *_place(data, int(bad[0])), "", got=got, expected="none", remedy=remedy)
 
 
-def _check_possible(data: Demonstrations, mdp: FiniteMDP, state, action, successor) -> None:
+def _check_possible(
+    data: Demonstrations, mdp: FiniteMDP, state: np.ndarray, action: np.ndarray, successor: np.ndarray
+) -> None:
     """Every transition has a probability above zero."""
 
-    def number(state, action, successor):
+    def number(state: np.ndarray, action: np.ndarray, successor: np.ndarray | int) -> np.ndarray:
         return (state.astype(np.int64) * mdp.actions + action) * mdp.states + successor
 
     known = number(*mdp.transitions()[:3])
