@@ -1,4 +1,4 @@
-"""Errors that a user can mend. Each says where, what was found, what was expected and what to do about it."""
+"""Errors that a user can fix. Each says where, what was found, what was expected and what to do about it."""
 
 import importlib
 from typing import Any
@@ -9,7 +9,7 @@ LONGEST = 2_000  # characters of each part of a message: a path fits
 
 
 class IrleedError(Exception):
-    """Base of all errors that the caller can do something about; others are failures of this program.
+    """Base class of errors that the caller can fix; other exceptions are bugs of this program.
 
     The message is one printable line, ``where: got X, expected Y; remedy``, whatever names and values it mentions.
     """
@@ -30,15 +30,15 @@ class IrleedError(Exception):
 
 
 class DataError(IrleedError):
-    """A file of demonstrations, or of an MDP, is not what it should be."""
+    """A file of demonstrations, of an MDP or of a run is invalid."""
 
 
 class SpaceError(IrleedError):
-    """Demonstrations and environment do not belong together."""
+    """Demonstrations, policy and environment do not match."""
 
 
 class ConfigError(IrleedError):
-    """A setting is out of its range or contradicts another."""
+    """A setting is out of range or contradicts another."""
 
 
 class DivergedError(IrleedError):

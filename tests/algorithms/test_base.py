@@ -51,7 +51,7 @@ def data() -> Transitions:
         obs=obs,
         next_obs=generator.normal(size=(rows, 2)).astype(np.float32),
         action=right.astype(np.int32),
-        proceeds=np.ones(rows, np.float32),
+        continuation=np.ones(rows, np.float32),
         demonstrator=who,
         initial=obs[:5],
         size=np.asarray(rows, np.int32),
@@ -157,7 +157,7 @@ def test_precision_one_and_bias_nought_is_iq_learn(data):
     q, ahead = (np.asarray(jax.vmap(parameters.actor.network)(x), float) for x in (batch.obs, batch.next_obs))
     value, after = (0.5 * np.log(np.sum(np.exp(x / 0.5), -1)) for x in (q, ahead))
     chosen = q[np.arange(50), batch.action]
-    reward = chosen - 0.99 * np.asarray(batch.proceeds) * after
+    reward = chosen - 0.99 * np.asarray(batch.continuation) * after
     np.testing.assert_allclose(algorithm.loss(parameters, batch), np.mean(value - chosen + 0.7 * reward**2), rtol=1e-4)
 
 

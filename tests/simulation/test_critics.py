@@ -26,9 +26,9 @@ from irleed.simulation.critics import (
     Stages,
     by_actor_critic,
     by_imitation,
+    demonstrations_of,
     load_critic,
     save_critic,
-    shown_by,
 )
 
 pytestmark = pytest.mark.optax
@@ -95,7 +95,7 @@ def test_a_policy_is_imitated_from_what_it_does(tmp_path):
     """Every run learns from the same steps, which are the policy's own; and learns something else from them."""
     backend, teacher = HostBackend("Pendulum-v1"), steady_policy()
     try:
-        data = shown_by(backend, jax.random.key(1), teacher, 2, 2)
+        data = demonstrations_of(backend, jax.random.key(1), teacher, 2, 2)
         assert np.array_equal(data.obs[0], data.obs[1]) and data.size.tolist() == [400, 400]
         expected, _ = teacher.predict(np.asarray(data.obs[0]), deterministic=True)
         np.testing.assert_allclose(data.action[0], expected, atol=0.1)

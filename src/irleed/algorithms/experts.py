@@ -1,4 +1,4 @@
-r"""Experts trained on the true reward, from which demonstrators are simulated; IRLEED itself does not need them.
+r"""Experts trained on the true reward, to simulate demonstrators from; IRLEED itself does not need them.
 
 Discrete actions: soft Q-learning, $Q \leftarrow r + \gamma\,T \log\sum_a \exp(Q'/T)$. Vectors: soft actor-critic
 (Haarnoja et al., 2018).
@@ -24,7 +24,7 @@ from irleed.policies.base import Actor
 
 
 class AbstractExpert(AbstractAgent):
-    """An agent whose parameters have an `actor`, and zeros for `demonstrators`: they are treated alike."""
+    """An agent that treats demonstrators alike; its parameters have an `actor`, and zeros as `demonstrators`."""
 
     def policy(self, parameters: Any) -> Actor:
         """The learnt policy."""
@@ -42,7 +42,7 @@ class AbstractExpert(AbstractAgent):
 
 
 class SoftQParameters(eqx.Module):
-    """The policy, whose network is Q, and a zero for each demonstrator: they are treated alike."""
+    """The policy, whose network is Q, and log precision 0 for each demonstrator: they are treated alike."""
 
     actor: Actor
     demonstrators: Float[Array, " D"]
@@ -67,7 +67,7 @@ class SoftQParameters(eqx.Module):
 
 
 class AbstractSoftQ(AbstractExpert):
-    """An agent that learns one Q by soft Bellman errors and treats demonstrators alike."""
+    """Soft Q-learning that treats demonstrators alike."""
 
     action_kinds: ClassVar[tuple[ActionKind, ...]] = ("discrete",)
     learning_rate: eqx.AbstractVar[Scalar]
@@ -78,9 +78,9 @@ class AbstractSoftQ(AbstractExpert):
 
 
 class SoftQExpert(AbstractSoftQ):
-    """A soft-Q agent on the true reward.
+    """Soft Q-learning on the true reward.
 
-    - `temperature`: of policy and values; `exploration`: the share of uniformly random actions on top.
+    - `temperature`: of policy and values; `exploration`: the fraction of uniformly random actions.
     - `start`: a critic to continue from, instead of a new one.
     - Others as those of `irleed.algorithms.agent.AbstractAgent`.
     """
@@ -126,7 +126,7 @@ def soft_target(
 
 
 class SacParameters(eqx.Module):
-    """Actor, two critics, the log temperature; and a zero for each demonstrator: they are treated alike."""
+    """Actor, two critics, log temperature; and log precision 0 for each demonstrator: they are treated alike."""
 
     actor: Actor
     critics: Critics
@@ -137,7 +137,7 @@ class SacParameters(eqx.Module):
 class SacExpert(AbstractExpert):
     """Soft actor-critic with two critics.
 
-    - `target_entropy`: of each number of an action, scaled to bounds from -1 to 1; the temperature adapts to it.
+    - `target_entropy`: for each dimension of the action, scaled to bounds from -1 to 1; the temperature adapts to it.
     - Others as those of `irleed.algorithms.iq.SacIrleed`.
     """
 

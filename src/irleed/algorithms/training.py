@@ -27,14 +27,14 @@ from irleed.envs.mdp import FiniteMDP
 from irleed.envs.step import AbstractEnv, Actions, Transition
 from irleed.runs.checkpoint import Checkpointer
 
-# Called with the number of updates done and the most there can be; and by name what else is known, such as the loss.
+# Called with the updates done, the maximum number of updates, and metrics by keyword, such as the loss.
 Progress = Callable[..., None]
 Losses = list[tuple[int, Float[np.ndarray, " P"]]]  # after each part the step, and every run's mean loss
-PARTS = 100  # of the training of networks: progress is told after each, and a run can stop and go on there
+PARTS = 100  # of the training of networks; after each, progress is reported and a run can be checkpointed
 
 
 def run_to_end(algorithm: Any, key: Key, mdp: FiniteMDP, statistics: Statistics) -> Any:
-    """Run `algorithm` to its end inside a traced function; `vmap` it for many seeds and settings."""
+    """Run a tabular algorithm to convergence inside a traced function; `vmap` it over seeds and settings."""
     return _advance(algorithm, key, algorithm.init(mdp, statistics), mdp, statistics, algorithm.max_steps)[0]
 
 
@@ -47,7 +47,7 @@ def run(
     every: int = 5,
     progress: Progress | None = None,
 ) -> tuple[Any, list[dict[str, int | float]]]:
-    """Run `algorithm` to its end from the host, `every` so many updates at a time; returns its state and history."""
+    """Run a tabular algorithm to convergence, `every` updates per call of the device; returns state and history."""
     state = _init(algorithm, mdp, statistics)
     history: list[dict[str, int | float]] = []
     while not bool(algorithm.finished(state)):
@@ -67,10 +67,10 @@ def run_stream(
     lanes: int,
     every: int = 4,
 ) -> Iterator[tuple[int, Any]]:
-    """Run `algorithm` on one data set after the other, `lanes` side by side; yields (number, state) as each finishes.
+    """Run a tabular algorithm on many data sets, `lanes` in parallel; yields (number, state) as each converges.
 
-    Whoever has finished makes room for the next: a batch that is run to its end waits for its slowest lane. The key of
-    a data set depends on its number alone. Arrays are NumPy's, both ways.
+    A lane that has converged takes the next data set: no lane waits for the slowest of a batch. The key of a data set
+    depends on its number alone. Inputs and outputs are NumPy arrays.
     """
     queue = enumerate(data_sets)
     waiting = [entry for entry in (next(queue, None) for _ in range(lanes)) if entry is not None]
@@ -104,7 +104,7 @@ def train_all(
     progress: Progress | None = None,
     checkpointer: Checkpointer | None = None,
 ) -> tuple[TrainState, Losses]:
-    """`irleed.algorithms.base.train` for every key and data set of a stack, side by side and in parts.
+    """`irleed.algorithms.base.train` for every key and data set of a stack, in parallel and in parts.
 
     Returns the states, and after each part the step and every run's mean loss.
     """
@@ -136,11 +136,11 @@ def in_parts(
     checkpointer: Checkpointer | None = None,
     shapes: Callable[[], Any] | None = None,
 ) -> tuple[Any, Losses]:
-    """Some runs side by side, `part` steps at a time, from the start or from where they were kept.
+    """Several runs in parallel, `part` steps at a time, from the start or from the last checkpoint.
 
-    `advance(state, done, steps)` gives the state so many steps later and every run's mean loss. Parts are the same
-    whether or not a run was stopped between them, so that it ends the same, bit for bit. `shapes()` is what `start()`
-    would be, where that cannot be traced.
+    `advance(state, done, steps)` returns the state `steps` later and every run's mean loss. Parts do not depend on
+    interruptions, so that a resumed run is the same, bit for bit. `shapes()` has the shapes of `start()` where that
+    cannot be traced.
     """
     ends = [min(done + part, steps) for done in range(0, steps, part)]
     losses, done = np.full((len(ends), runs), np.nan, np.float32), 0
@@ -169,7 +169,7 @@ def in_parts(
     return state, list(zip(ends, losses, strict=True))
 
 
-# Random numbers for every layer, drawn once: to optimise the program would take longer than all else on a small task.
+# The program runs once: optimising it would take longer than training on a small task.
 @jax.jit(static_argnames=("actions", "demonstrators"), compiler_options={"xla_backend_optimization_level": 0})
 def _init_all(algorithm: Any, keys: Any, data: Any, actions: Actions, demonstrators: int):
     return jax.vmap(lambda key, own: init(algorithm, key, own, actions, demonstrators))(keys, data)
@@ -201,7 +201,7 @@ def _advance_lanes(
 
 
 def _advance(algorithm: Any, key: Any, state: Any, mdp: FiniteMDP, statistics: Statistics, steps: Any):
-    """At most `steps` updates, fewer if the algorithm finishes; the key of an update depends on its number alone."""
+    """At most `steps` updates, fewer on convergence; the key of an update depends on its number alone."""
     last = state.step + steps
 
     def going(carry: Any):
@@ -226,13 +226,13 @@ def _init(algorithm: Any, mdp: FiniteMDP, statistics: Statistics):
 
 @runtime_checkable
 class Lanes(Protocol):
-    """What the loop needs of an environment on the host, with L lanes; see `irleed.envs.host.HostEnv`."""
+    """The interface of an environment on the host with L lanes; see `irleed.envs.host.HostEnv`."""
 
     actions: Actions
 
     @property
     def obs(self) -> Shaped[np.ndarray, "L *obs"]:
-        """What to act on."""
+        """The current observations."""
         ...
 
     def step(self, actions: Shaped[Array, "..."], /) -> Transition:
@@ -260,7 +260,7 @@ def advance_on_device(
     done: Int[Array, ""] | int,
     rounds: int,
 ) -> tuple[tuple[AgentState, Any], TrainInfo]:
-    """So many rounds more, of agent and environments; a run cut into parts is the same run."""
+    """`rounds` more rounds of agent and environments; a run in several parts equals the whole run."""
     loop_key = jax.random.split(key, 3)[2]
 
     def one(carry: Any, number: Any) -> Any:
@@ -293,16 +293,16 @@ def advance_on_host(
     rounds: int,
     progress: Callable[..., None] | None = None,
 ) -> tuple[AgentState, list[TrainInfo]]:
-    """So many rounds more, from where the environment is; info of each. `state` is used up.
+    """`rounds` more rounds from the current state of the environment, and the info of each; `state` is donated.
 
-    Progress is told every hundredth round; at the end there is more to tell, for whoever knows all parts.
+    Progress is reported every 100 rounds, except after the last, which the caller reports with metrics.
     """
     loop_keys = jax.vmap(lambda key: jax.random.split(key, 3))(keys)[:, 2]
-    data = jax.device_put(data)  # once: to bring them there at every round would take longer than to learn
+    data = jax.device_put(data)  # once: a transfer at every round would take longer than the update
     action, infos = _act(agent, loop_keys, state, env.obs, done), []
     for number in range(done, done + rounds):
         state, info = _update(agent, loop_keys, state, data, number)
-        chosen = sound(np.asarray(action).reshape(len(env.obs), *action.shape[2:]), env.actions)
+        chosen = finite_actions(np.asarray(action).reshape(len(env.obs), *action.shape[2:]), env.actions)
         seen = env.step(chosen)  # while the device learns
         state, action = _observe(agent, loop_keys, state, seen, env.obs, number + 1)
         infos.append(info)
@@ -312,10 +312,10 @@ def advance_on_host(
     return state, infos
 
 
-def sound(chosen: Shaped[np.ndarray, "L ..."], actions: Actions) -> Shaped[np.ndarray, "L ..."]:
-    """Actions; in the middle of their bounds where a policy whose training has diverged has none.
+def finite_actions(chosen: Shaped[np.ndarray, "L ..."], actions: Actions) -> Shaped[np.ndarray, "L ..."]:
+    """Actions, with non-finite ones of a diverged policy replaced by the middle of the bounds.
 
-    One run of many that diverged is told in the end, and the others go on.
+    So the other runs continue; a diverged one is reported at the end.
     """
     if isinstance(actions, int):
         return chosen
@@ -323,23 +323,23 @@ def sound(chosen: Shaped[np.ndarray, "L ..."], actions: Actions) -> Shaped[np.nd
 
 
 def round_keys(loop_key: Key, number: Int[Array, ""] | int) -> tuple[Key, Key, Key]:
-    """To act, for the environment, to update."""
+    """Keys of a round: to act, for the environment, to update."""
     act_key, env_key, update_key = jax.random.split(jax.random.fold_in(loop_key, number), 3)
     return act_key, env_key, update_key
 
 
 def example_action(actions: Actions) -> Shaped[Array, "..."]:
-    """Some action."""
+    """An arbitrary valid action."""
     return jnp.asarray(0, jnp.int32) if isinstance(actions, int) else jnp.asarray(actions.low)
 
 
 def _example(obs: Shaped[np.ndarray, "*obs"], actions: Actions) -> Transition:
-    flag, nought = jnp.asarray(False), jnp.asarray(0.0, jnp.float32)
-    return Transition(obs, example_action(actions), nought, flag, flag, obs, flag)
+    flag, zero = jnp.asarray(False), jnp.asarray(0.0, jnp.float32)
+    return Transition(obs, example_action(actions), zero, flag, flag, obs, flag)
 
 
 def _by_run(runs: int, lanes: Any) -> Any:
-    """Arrays with the lanes as leading axis, those of one run next to each other, as runs by copies."""
+    """Split a leading axis of lanes, adjacent for each run, into runs and copies of the environment."""
     return jax.tree.map(lambda leaf: leaf.reshape(runs, -1, *leaf.shape[1:]), lanes)
 
 
@@ -353,7 +353,7 @@ def _acted(agent: AbstractAgent, loop_keys: Any, state: Any, obs: Any, number: A
 _act = jax.jit(_acted)
 
 
-@functools.partial(jax.jit, donate_argnums=2)  # what is learnt is written to in place
+@functools.partial(jax.jit, donate_argnums=2)  # the state is updated in place
 def _update(agent: AbstractAgent, loop_keys: Any, state: Any, data: Any, number: Any):
     def one(key: Any, *own: Any):
         return agents.update(agent, round_keys(key, number)[2], *own)

@@ -46,7 +46,7 @@ def write(folder: Path, env_id: str, policy: Policy, seed: int) -> None:
     """Record an episode by greedy actions in a run directory; or the reason why that failed."""
     head = {"format": "irleed-film", "version": VERSION, "env": env_id, "seed": seed}
     try:
-        film = played(env_id, policy, seed)
+        film = recorded(env_id, policy, seed)
         moving, still = animated(film.frames), strip(film.frames)
     except Exception as error:  # rendering is the environment's own code: it may raise anything
         write_json(folder / "film.json", head | {"reason": one_line(error)[:LONGEST_REASON]})
@@ -58,7 +58,7 @@ def write(folder: Path, env_id: str, policy: Policy, seed: int) -> None:
     write_json(folder / "film.json", head | facts)
 
 
-def played(env_id: str, policy: Policy, seed: int) -> Film:
+def recorded(env_id: str, policy: Policy, seed: int) -> Film:
     """A whole episode, played once for its length, and again to render the frames that are kept."""
     with _stage(env_id, seed) as (env, engine):
         length = sum(1 for _ in _rewards(env, policy))

@@ -201,12 +201,12 @@ class SimulateCommand:
             scale = np.broadcast_to(np.asarray(self.bias_scale, np.float32), people)
             precision = jnp.asarray(self.precision, jnp.float32) if self.precision else drawn.precision
             drawn = eqx.tree_at(lambda d: (d.precision, d.bias_scale), drawn, (precision, jnp.asarray(scale)))
-            played = backend.play(play_key, drawn, critics.CriticDemonstrator.act, self.demonstrations)
+            trajectories = backend.play(play_key, drawn, critics.CriticDemonstrator.act, self.demonstrations)
         finally:
             backend.close()
         known = [None if np.isinf(p) else float(p) for p in np.asarray(precision)]
-        truth = {"precision": known, "bias_scale": scale.tolist(), "returns": played.total.mean(1).tolist()}
-        found = critics.to_demonstrations(played)
+        truth = {"precision": known, "bias_scale": scale.tolist(), "returns": trajectories.total.mean(1).tolist()}
+        found = critics.to_demonstrations(trajectories)
         return dataclasses.replace(found, names=self.names or found.names), truth
 
     def _check(self, people: int) -> None:
@@ -338,9 +338,9 @@ class ExpertCommand:
             own = {"target_entropy": -self.narrow, "buffer_size": self.steps, "learning_starts": LEARNING_STARTS}
             data, agent = None, SacExpert(**self._settings("discount"), **own)
         else:
-            policy = critics.teacher(self.imitate)
+            policy = critics.load_teacher(self.imitate)
             critics.check_fit(policy, self.imitate, backend.observation_shape, backend.actions, self.env)
-            data = critics.shown_by(
+            data = critics.demonstrations_of(
                 backend, jax.random.fold_in(key, self.seeds), policy, self.demonstrations, self.seeds
             )
             agent = SacIrleed.iq(**self._settings("discount"), buffer_size=self.steps)

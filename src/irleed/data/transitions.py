@@ -19,7 +19,7 @@ from irleed.data.demonstrations import Demonstrations
 from irleed.errors import ConfigError
 
 ROUNDING = 4 * float(np.finfo(np.float32).eps)  # relative to a value: smaller differences count as zero
-COLUMNS = ("obs", "next_obs", "action", "proceeds", "demonstrator")
+COLUMNS = ("obs", "next_obs", "action", "continuation", "demonstrator")
 
 
 class Inputs(eqx.Module):
@@ -52,7 +52,7 @@ class Row(eqx.Module):
     obs: Shaped[Array, "..."]
     next_obs: Shaped[Array, "..."]
     action: Shaped[Array, "..."]  # whole numbers, or vectors
-    proceeds: Float[Array, "*B"]  # 0 in a terminal state, else 1: a factor of the discount
+    continuation: Float[Array, "*B"]  # 0 in a terminal state, else 1: a factor of the discount
     demonstrator: Int[Array, "*B"]
     initial: Shaped[Array, "..."]  # first observation of a random episode
 
@@ -66,7 +66,7 @@ class Transitions(eqx.Module):
     obs: Shaped[Array, "N *obs"]
     next_obs: Shaped[Array, "N *obs"]
     action: Shaped[Array, "N ..."]  # whole numbers, or vectors in single precision
-    proceeds: Float[Array, " N"]
+    continuation: Float[Array, " N"]
     demonstrator: Int[Array, " N"]
     initial: Shaped[Array, "E *obs"]  # first observations of the episodes, repeated as padding
     size: Int[Array, ""]
@@ -85,7 +85,7 @@ class Transitions(eqx.Module):
             obs=np.asarray(data.obs[row[chosen]], np.float32),
             next_obs=np.asarray(data.obs[row[chosen] + 1], np.float32),
             action=_actions(data)[chosen],
-            proceeds=(~np.asarray(data.terminated[chosen])).astype(np.float32),
+            continuation=(~np.asarray(data.terminated[chosen])).astype(np.float32),
             demonstrator=np.asarray(data.demonstrator[chosen], np.int32),
             initial=np.asarray(data.obs[row[starts]], np.float32),
             size=np.asarray(len(chosen), np.int32),
@@ -185,7 +185,7 @@ class Batches:
     def at(self, transitions: Int[np.ndarray, " B"], episodes: Int[np.ndarray, " B"], device: Any = None) -> Row:
         """The batch of these transitions, with the first observations of these episodes."""
         columns = [column[transitions] for column in (self._action, self._proceeds, self._demonstrator)]
-        action, proceeds, demonstrator = jax.device_put(columns, device)
+        action, continuation, demonstrator = jax.device_put(columns, device)
         last = self._row[transitions] + 1
         rows = np.maximum(last[:, None] - np.arange(self.frames, -1, -1), self._first[transitions][:, None])
         # Each row is read once, in the order of the file.
@@ -198,7 +198,7 @@ class Batches:
         else:  # rows that two observations share are transferred once
             observations = _apart_jit(*jax.device_put((values[seen], values[initial]), device))
         obs, next_obs, initial = observations
-        return Row(obs, next_obs, action, proceeds, demonstrator, initial)
+        return Row(obs, next_obs, action, continuation, demonstrator, initial)
 
     def ahead(self, keys: Iterable[Key], depth: int = 2, device: Any = None) -> Iterator[Row]:
         """The batch of each key, while the next `depth` are read ahead."""

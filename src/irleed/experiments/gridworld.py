@@ -156,11 +156,11 @@ def play(key: Key, max_precision: Array, accuracy: Array, world: Gridworld, conf
     skill = sample_demonstrators(
         skill_key, DEMONSTRATORS, mdp.feature_count, max_precision=max_precision, accuracy=accuracy
     )
-    played = simulate_rollouts(play_key, mdp, _planner(config), *skill, EPISODES, HORIZON, mdp.without_terminals())
-    each = jax.tree.map(lambda x: x.reshape(-1, 1, x.shape[-1]), played)
+    rollouts = simulate_rollouts(play_key, mdp, _planner(config), *skill, EPISODES, HORIZON, mdp.without_terminals())
+    each = jax.tree.map(lambda x: x.reshape(-1, 1, x.shape[-1]), rollouts)
     return DataSet(
         true_log_precision=gauge(jnp.log(skill.precision)),
-        statistics=tabulate_rollouts(mdp, played),
+        statistics=tabulate_rollouts(mdp, rollouts),
         by_episode=tabulate_rollouts(mdp, each) if config.demonstrator == "episode" else None,
     )
 
@@ -227,9 +227,9 @@ def sweep(config: GridworldConfig, progress: Callable[[int, int], None]) -> Outc
     def data_sets() -> Iterator[Statistics]:
         batch = _batched(functools.partial(play, config=config))
         for numbers in _batches(range(len(jobs)), width):
-            played = jax.tree.map(np.asarray, batch(keys[numbers], *(level[numbers] for level in levels), world))
+            rollouts = jax.tree.map(np.asarray, batch(keys[numbers], *(level[numbers] for level in levels), world))
             for number in dict.fromkeys(numbers.tolist()):
-                pending[number] = jax.tree.map(operator.itemgetter(number - numbers[0]), played)
+                pending[number] = jax.tree.map(operator.itemgetter(number - numbers[0]), rollouts)
                 yield pending[number].known
 
     def found() -> Iterator[tuple[int, State | None]]:

@@ -35,7 +35,7 @@ from irleed.rollout.backends import seed_of
 from irleed.runs.checkpoint import Checkpointer
 from irleed.runs.directory import plain
 from irleed.runs.results import DEMONSTRATED, Results, Row, method_name
-from irleed.simulation import teacher
+from irleed.simulation import load_teacher
 
 ENV_ID = "Hopper-v5"
 POLICIES = ("A", "B", "C")  # an expert, one half trained, one hardly trained
@@ -160,7 +160,7 @@ def demonstrate(key: Key, pairs: int, workers: int = 0, teachers: Teachers = "iq
 
 def policy_of(teachers: Teachers, name: str) -> EnsemblePolicy:
     """One of the three policies."""
-    return teacher(f"hopper_{'iq_' if teachers == 'iq' else ''}{name.lower()}")
+    return load_teacher(f"hopper_{'iq_' if teachers == 'iq' else ''}{name.lower()}")
 
 
 def kept_demonstrations(
@@ -201,7 +201,7 @@ def data_sets(data: Demonstrations, sources: tuple[str, ...], seeds: int) -> Tra
 def _of(whole: Transitions, numbers: Int[np.ndarray, " M"]) -> Transitions:
     """The transitions of some demonstrators, each of whom has first observations of their own."""
     rows = np.flatnonzero(np.isin(whole.demonstrator, numbers))
-    columns = {name: np.asarray(getattr(whole, name))[rows] for name in ("obs", "next_obs", "action", "proceeds")}
+    columns = {name: np.asarray(getattr(whole, name))[rows] for name in ("obs", "next_obs", "action", "continuation")}
     return Transitions(
         **columns,
         demonstrator=np.asarray(whole.demonstrator)[rows],

@@ -27,7 +27,7 @@ from irleed.model.networks import Activation, Mlp
 
 
 class AbstractActor(eqx.Module):
-    """A policy for one observation, a pytree of arrays: several actors are a leading axis."""
+    """A policy for one observation, as a pytree: a leading axis stacks several actors."""
 
     @abc.abstractmethod
     def __call__(self, observation: Shaped[Array, "..."]) -> ActionDistribution:
@@ -72,7 +72,7 @@ class Actor(AbstractActor):
 
 
 class TableActor(AbstractActor):
-    """A table of probabilities; observations are one-hot vectors of states, as on the host."""
+    """A table of probabilities; observations are one-hot vectors of states, as host environments give them."""
 
     probabilities: Float[Array, "S A"]
 
@@ -82,7 +82,7 @@ class TableActor(AbstractActor):
 
 
 class EnsembleActor(AbstractActor):
-    """K actors that act together: discrete actions by the mean log probabilities, others by the mean outputs."""
+    """An ensemble of K actors: the mean of log probabilities for discrete actions, of outputs for vectors."""
 
     members: Actor  # leading axis K
     conditioning: Conditioning | None = None  # of observations, before the members see them
@@ -142,7 +142,7 @@ class Policy(eqx.Module):
 
 
 def checked_actions(action: ArrayLike, actions: Actions) -> np.ndarray:
-    """A batch of actions as int64 numbers or float32 vectors; other actions than the policy's are refused."""
+    """A batch of actions as int64 numbers or float32 vectors; others than the policy's are refused."""
     found, remedy = np.asarray(action), "use the data that the policy was fitted to"
     if not isinstance(actions, int):
         vectors = found.reshape(len(found), -1)

@@ -29,11 +29,11 @@ FORMATS = {
 }
 MOST_LAYERS = 32  # each is compiled: 300 would take half a minute
 POSITIVE = ("spread", "sharpness", "half", "unit")  # divisors and factors
-LEAST = float(np.finfo(np.float32).tiny)  # smaller numbers are zero on most devices
+LEAST = float(np.finfo(np.float32).tiny)  # smaller numbers are flushed to zero on most devices
 
 
 class EnsemblePolicy(Policy):
-    """K perceptrons that act together, see `irleed.policies.base.EnsembleActor`."""
+    """An ensemble of K perceptrons, see `irleed.policies.base.EnsembleActor`."""
 
     members: Actor  # of perceptrons; leading axis K
     conditioning: Conditioning | None = None  # of observations, before the members see them
@@ -266,7 +266,7 @@ def check_shapes(tensors: Mapping[str, Tensor], others: Mapping[str, int], *, me
 
 
 def check_numbers(arrays: Mapping[str, np.ndarray]) -> None:
-    """Raise a ValueError where outputs would not be finite, or would not depend on observations."""
+    """Raise a ValueError if outputs would not be finite, or not depend on observations."""
     for name, array in arrays.items():
         if not np.isfinite(array).all():
             raise ValueError(f"{name} with NaN or infinity")

@@ -44,7 +44,7 @@ def data() -> Transitions:
         obs=obs,
         next_obs=generator.uniform(-1, 1, (ROWS, 2)).astype(np.float32),
         action=np.clip(action, -2, 2).astype(np.float32),
-        proceeds=(np.arange(ROWS) % 4 > 0).astype(np.float32),
+        continuation=(np.arange(ROWS) % 4 > 0).astype(np.float32),
         demonstrator=who,
         initial=obs[:5],
         size=np.asarray(ROWS, np.int32),
@@ -135,7 +135,7 @@ def test_terms_are_those_of_values_quadratic_in_the_action(data):
         value, after = soft_value(rows.obs[row]), soft_value(rows.next_obs[row])
         level, mean, std = level_mean_std(rows.obs[row])
         chosen = level - 0.5 * ((float(np.arctanh(rows.action[row, 0] / 2)) - mean) / std) ** 2
-        ahead = 0.99 * float(rows.proceeds[row]) * after
+        ahead = 0.99 * float(rows.continuation[row]) * after
         found = [float(leaf[row]) for leaf in (terms.log_likelihood, terms.reward, terms.value_step)]
         np.testing.assert_allclose(found, [chosen - value, chosen - ahead, value - ahead], rtol=1e-3, atol=1e-3)
     np.testing.assert_array_equal(bias, np.zeros((4, 1)))  # networks start at zero

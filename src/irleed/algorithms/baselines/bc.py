@@ -1,4 +1,4 @@
-"""Behaviour cloning: maximum likelihood of the actions, whoever took them."""
+"""Behaviour cloning: maximum likelihood of the actions, all demonstrators pooled."""
 
 from typing import Any, ClassVar
 
@@ -16,7 +16,7 @@ from irleed.policies.base import Actor
 
 
 class Parameters(eqx.Module):
-    """The policy, and a zero for each demonstrator: cloning treats them alike."""
+    """The policy, and log precision 0 for each demonstrator: cloning treats them alike."""
 
     actor: Actor
     demonstrators: Float[Array, " D"]

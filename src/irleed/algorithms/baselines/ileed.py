@@ -22,7 +22,7 @@ from irleed.model.demonstrators import Description, gauge
 from irleed.model.networks import Activation, Mlp
 from irleed.policies.base import Actor
 
-LEAST = 1e-6  # the least probability of following and of not; in single precision, a skill can be 1 exactly
+LEAST = 1e-6  # keeps the logarithms finite: in single precision, a skill can be exactly 0 or 1
 
 
 class Skill(eqx.Module):
@@ -35,7 +35,7 @@ class Skill(eqx.Module):
     def init(
         cls, keys: Shaped[Array, " 2"], inputs: Inputs, demonstrators: int, sizes: Sequence[int], activation: Activation
     ) -> "Skill":
-        """Layers of these sizes, the last one being that of the embeddings."""
+        """New embeddings; the last of `sizes` is theirs, the others are hidden layers."""
         return cls(
             state=Mlp.init(keys[0], inputs, sizes, activation),
             demonstrator=jax.random.normal(keys[1], (demonstrators, sizes[-1]), jnp.float32),
@@ -46,7 +46,7 @@ class Skill(eqx.Module):
         return jax.nn.sigmoid(jnp.dot(self.state(observation), self.demonstrator[demonstrator]))
 
     def log_odds(self, data: Transitions) -> Float[Array, " D"]:
-        """The log odds of each one's mean skill in their own states: an order, on no common scale with precision."""
+        """Log odds of each demonstrator's mean skill over their own states; not on the scale of precision."""
         skill = jax.vmap(self)(data.obs, data.demonstrator)
         counted = jnp.arange(len(skill)) < data.size
         own = jax.nn.one_hot(data.demonstrator, len(self.demonstrator)) * counted[:, None]
@@ -62,7 +62,7 @@ class Parameters(eqx.Module):
 
 
 class Ileed(AbstractOffline):
-    """ILEED, whose settings are those of `BehaviourCloning` and one more.
+    """ILEED; settings as those of `BehaviourCloning`, and one more.
 
     **Fields:**
 

@@ -50,13 +50,13 @@ def transition_terms(
 
     - `q_tm1`: $q(s, a)$, the logit of the action taken.
     - `v_tm1`, `v_t`: the soft values of $s$ and of $s'$.
-    - `discount_t`: $\gamma$, or 0 where $s'$ is terminal. A truncated episode goes on.
+    - `discount_t`: $\gamma$, or 0 where $s'$ is terminal. Truncation is not termination.
     """
     return Terms(q_tm1 - v_tm1, q_tm1 - discount_t * v_t, v_tm1 - discount_t * v_t)
 
 
 def demonstration_loss(term: Terms, penalty: Scalar) -> Float[Array, "*B"]:
-    r"""$-\log\pi_i(a|s) + c\,r^2$: the value term is taken over the demonstrations themselves, as offline."""
+    r"""$-\log\pi_i(a|s) + c\,r^2$: the value term is a mean over the demonstrations themselves, as offline."""
     return -term.log_likelihood + penalty * term.reward**2
 
 
@@ -71,7 +71,7 @@ def mixed_loss(demonstrated: Terms, replayed: Terms, penalty: Scalar, fraction: 
 
 
 def mean_squared_bias(bias: Float[Array, "*B A"]) -> Float[Array, "*B"]:
-    r"""$\mathrm{mean}_a\,\epsilon_i(s, a)^2$: what all biases share belongs to Q."""
+    r"""$\mathrm{mean}_a\,\epsilon_i(s, a)^2$: the penalty on biases. What they share belongs to Q."""
     return jnp.mean(bias**2, -1)
 
 
@@ -79,7 +79,7 @@ IQ_LEARN: dict[str, Any] = {"precision_learning_rate": None, "bias_learning_rate
 
 
 class Parameters(eqx.Module):
-    """The shared values and the demonstrators."""
+    """Shared values, and the demonstrators."""
 
     actor: Actor  # of discrete actions, the network is Q; else it gives the mean and spread of Q
     level: Mlp | None  # C(s), of vectors
@@ -95,20 +95,20 @@ class OfflineIrleed(AbstractOffline):
 
     - `hidden`: the units of each hidden layer.
     - `activation`: of the hidden layers.
-    - `steps`: updates by Adam.
-    - `batch_size`: demonstrated transitions of an update; online, as many replayed ones too.
-    - `anneal_lr`: whether learning rates decay to zero along half a cosine.
+    - `steps`: gradient steps (Adam).
+    - `batch_size`: demonstrated transitions per update; online, as many replayed ones too.
+    - `anneal_lr`: cosine decay of the learning rates to zero.
     - `learning_rate`: that of the networks.
     - `precision_learning_rate`: that of log precisions; None holds all precisions at 1.
     - `bias_learning_rate`: that of biases; None holds them at 0. With both None this is IQ-Learn, see `iq`.
     - `discount`: the discount factor $\gamma$.
-    - `temperature`: $T$, of policies and values; at 1 the outputs of the network are logits.
-    - `penalty`: $c$ of $c\,(T r)^2$, the penalty on large rewards, through which the dynamics count.
+    - `temperature`: $T$ of policies and values; at 1 the outputs of the network are logits.
+    - `penalty`: $c$ of $c\,(T r)^2$, the penalty on large rewards, which makes use of the dynamics.
     - `bias_scale`: $\alpha$, by which biases are multiplied.
     - `bias_penalty`: the weight of $\epsilon_i^2$.
     - `bias_hidden`: the units of each hidden layer of the biases; None for biases linear in the observation.
     - `precision_exponent`: $k$ of the weights $\beta_i^k$ of transitions, with continuous actions.
-    - `held_log_precision`: log precision of each demonstrator, known before: where learning starts.
+    - `held_log_precision`: initial log precision of each demonstrator, if estimated before.
     """
 
     action_kinds: ClassVar[tuple[ActionKind, ...]] = ("discrete", "continuous")
@@ -145,9 +145,9 @@ class OfflineIrleed(AbstractOffline):
     def failure(cls, **settings: Any) -> "OfflineIrleed":
         """For discrete actions where early termination counts as failure, as on CartPole.
 
-        A large penalty drives all rewards to zero. What is left of the values is the entropy still to come, which
-        termination cuts off, so that they say how long a smooth network expects to go on. Biases are small networks.
-        Where early termination can be a success, as on LunarLander, such policies crash.
+        A large penalty drives all rewards to zero. What is left of the values is the expected future entropy, which
+        termination cuts off, so that a smooth network's values predict how long the episode lasts. Biases are small
+        networks. Where early termination can be a success, as on LunarLander, such policies crash.
         """
         preset: dict[str, Any] = {"activation": "elu", "learning_rate": 4e-3, "penalty": 200.0}
         preset |= {"bias_hidden": (64, 64), "bias_learning_rate": 1e-4, "bias_penalty": 10.0}
@@ -157,7 +157,7 @@ class OfflineIrleed(AbstractOffline):
     def paper(cls, **settings: Any) -> "OfflineIrleed":
         """The published hyperparameters; with ``**IQ_LEARN``, those of IQ-Learn.
 
-        The paper learns the precision itself at a rate of 5e-4, from 1 / T on: a rate of 5e-4 T for its logarithm.
+        The paper learns the precision itself, initialised at 1 / T, at a rate of 5e-4: 5e-4 T for its logarithm.
         """
         published: dict[str, Any] = {"activation": "elu", "steps": 50_000, "anneal_lr": False, "temperature": 1e-3}
         published |= {"learning_rate": 1e-4, "precision_learning_rate": 5e-7, "bias_learning_rate": 1e-5}
@@ -175,7 +175,7 @@ class OfflineIrleed(AbstractOffline):
         return self.bias_learning_rate is not None
 
     def parameters(self, key: Key, inputs: Inputs, actions: Actions, demonstrators: int) -> Parameters:
-        """The initial parameters: precision 1, and bias 0 but for networks of discrete actions."""
+        """The initial parameters: precision 1 and bias 0; bias networks of discrete actions are random."""
         discrete = isinstance(actions, int)
         actor_key, *level_keys, bias_key = jax.random.split(key, 2 if discrete else 3)
         biased = demonstrators if self.learns_bias else 0
@@ -190,7 +190,7 @@ class OfflineIrleed(AbstractOffline):
         )
 
     def learning_rates(self) -> dict[str, Scalar]:
-        """The learning rate of each field of the parameters; 0 where it is held."""
+        """The learning rate of each field of the parameters; 0 where it is held fixed."""
         return {
             **dict.fromkeys(("actor", "level", "log_std"), self.learning_rate),
             "log_precision": rate_of(self.precision_learning_rate),
@@ -198,7 +198,7 @@ class OfflineIrleed(AbstractOffline):
         }
 
     def loss(self, parameters: Parameters, batch: Row) -> Float[Array, ""]:
-        """The mean over transitions, in units of T as the published one."""
+        """The mean over transitions, in units of T as in the paper."""
         term, bias, shared = self.terms(parameters, batch)
         loss = self.temperature * demonstration_loss(term, self.penalty * self.temperature)
         biased = self.bias_penalty * mean_squared_bias(bias)
@@ -211,9 +211,9 @@ class OfflineIrleed(AbstractOffline):
         return jnp.mean(loss + biased) + mixed.noise_loss(cast(mixed.Vectors, shared), *given)
 
     def terms(self, parameters: Parameters, rows: Row) -> tuple[Terms, Float[Array, "B A"], ActionDistribution]:
-        r"""The terms of a batch; and, in its states, $\epsilon_i(s, \cdot)$ and the shared policy.
+        r"""The terms of a batch, and $\epsilon_i(s, \cdot)$ and the shared policy in its states.
 
-        Networks take all states at once: products of matrices are then as large as they can be.
+        Networks take all states at once, in large matrix products.
         """
         count, noisy = len(rows.demonstrator), self._noisy(parameters)
         obs = jnp.concatenate([rows.obs, rows.next_obs])
@@ -227,14 +227,14 @@ class OfflineIrleed(AbstractOffline):
         level = jnp.zeros(len(obs), jnp.float32) if parameters.level is None else jax.vmap(parameters.level)(obs)[:, 0]
         value = own.log_partition() + level
         q = own[:count].logit(rows.action) + level[:count]
-        found = transition_terms(q, value[:count], value[count:], self.discount * rows.proceeds)
+        found = transition_terms(q, value[:count], value[count:], self.discount * rows.continuation)
         return found, bias[:count], shared[:count]
 
     def policy(self, parameters: Parameters) -> Actor:
         r"""The shared policy: precision 1 and bias 0 in the gauge.
 
         With discrete actions and linear biases its values are $\sum_i \beta_i (Q + \alpha\epsilon_i) / \sum_i \beta_i$:
-        the mean of all demonstrators' log probabilities, but for its scale. What the biases share is no bias.
+        the mean of all demonstrators' log probabilities up to scale, so that no common bias is left.
         """
         if not (self.learns_bias and parameters.level is None and isinstance(parameters.bias, Linear)):
             return parameters.actor
@@ -249,7 +249,7 @@ class OfflineIrleed(AbstractOffline):
     def describe(
         self, parameters: Parameters, obs: Shaped[Array, "..."], action: Shaped[Array, "..."], who: Int[Array, ""]
     ) -> Description:
-        """By the demonstrator's own policy; biases are relative to the shared values, or to the noise of vectors."""
+        """Under the demonstrator's own policy; biases are relative to the shared values, or to the noise of vectors."""
         batch, whose = obs[None], who[None]
         shared, bias = parameters.actor.batch(batch), parameters.bias(batch, whose)
         if self._noisy(parameters):
@@ -277,27 +277,27 @@ class OfflineIrleed(AbstractOffline):
         return shared.as_demonstrator(log_precision, self.bias_scale / self.temperature * bias)
 
     def _first_log_precision(self, demonstrators: int) -> Float[Array, " D"]:
-        """0, or what is known."""
+        """Zeros, or `held_log_precision`."""
         known = self.held_log_precision
         return jnp.zeros(demonstrators, jnp.float32) if known is None else jnp.asarray(known, jnp.float32)
 
 
-# Slower than offline: the replay buffer keeps changing.
+# Lower learning rates than offline: the replay buffer keeps changing.
 SLOWER: dict[str, Any] = {"learning_rate": 1e-3, "precision_learning_rate": 3e-4}
 
 
 class OnlineIrleed(AbstractAgent):
-    r"""Learns from demonstrated transitions, each paired with one of its own from the replay buffer.
+    r"""IRLEED online, for discrete actions: each demonstrated transition is paired with a replayed one.
 
-    Demonstrator $i$'s objective compares their own value with what the steps of any policy say of it, so that a
-    replayed transition has the values of the demonstrator it is paired with. The shared policy acts. Without precisions
-    and biases this is IQ-Learn, see `iq`.
+    The value term of demonstrator $i$ may be averaged over the transitions of any policy, so that a replayed transition
+    has the values of the demonstrator it is paired with. The shared policy acts. Without precisions and biases this is
+    IQ-Learn, see `iq`.
 
     **Fields:**
 
-    - `learner`: what is learnt, as offline; its `steps`, `batch_size` and `anneal_lr` are not used.
-    - `replay_fraction`: the share of replayed transitions in the value term and the penalty. The published mixture is
-      0.5; at 0 this is learning offline.
+    - `learner`: settings of networks and objective, as offline; its `steps`, `batch_size` and `anneal_lr` are not used.
+    - `replay_fraction`: weight of replayed transitions in value term and penalty; 0.5 in the paper, and 0 is offline
+      learning.
     - Others as those of `irleed.algorithms.agent.AbstractAgent`.
     """
 

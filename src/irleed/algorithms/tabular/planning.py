@@ -1,6 +1,6 @@
-r"""Planners, from a reward to the policy of someone who pursues it, and the linear maps of a policy that they rest on.
+r"""Planners, which compute the policy for a reward, and the linear maps of a policy that they use.
 
-A planner takes a reward that is already scaled by the demonstrator's precision, $u = \beta(\theta + \epsilon)^\top f$
+A planner takes a reward that is scaled by the demonstrator's precision, $u = \beta(\theta + \epsilon)^\top f$
 (the substitution in the proof of the paper's Lemma), and returns values $Q$ with $\pi(a|s) \propto \exp Q(s, a)$.
 
 Of the two linear maps, each the other's transpose, `policy_value` is the expected sum of future rewards,
@@ -27,8 +27,8 @@ from irleed.envs.mdp import FiniteMDP
 def inverse(matrix: Float[Array, "S S"]) -> Float[Array, "S S"]:
     """The inverse of one matrix; a batch is inverted one by one on the CPU and at once elsewhere.
 
-    On the CPU a batched LAPACK call shares work with the very threads it runs on; two such calls at a time can wait for
-    each other for ever. One by one is as fast for small matrices and cannot.
+    On the CPU, two batched LAPACK calls at a time can deadlock, as they share the thread pool they run on. One by one
+    is as fast for small matrices.
     """
     return jnp.linalg.inv(matrix)
 
@@ -80,7 +80,7 @@ def _successor(mdp: FiniteMDP, value: Array):
 
 @jax.custom_vjp
 def push_forward(mdp: FiniteMDP, flow: Float[Array, "S A"]) -> Float[Array, " S"]:
-    """Where a flow out of states and actions arrives: the transpose of `expected_successor`."""
+    """The flow into each state from a flow out of states and actions: the transpose of `expected_successor`."""
     return mdp.backward.product(flow.reshape(-1))
 
 
@@ -144,7 +144,7 @@ discounted_visits.defvjp(_visits_forward, _visits_backward)
 
 
 def one_step(mdp: FiniteMDP, policy: Policy) -> StateMap:
-    r"""$\gamma P_\pi$, as a function of what is to come."""
+    r"""$\gamma P_\pi$ as a function of values."""
     return lambda value: mdp.discount * moving(mdp, sum_over_actions(policy * _successor(mdp, value)))
 
 
@@ -156,7 +156,7 @@ def sum_over_actions(by_action: Float[Array, "S A"]) -> Float[Array, " S"]:
 
 
 def moving(mdp: FiniteMDP, by_state: Float[Array, " S"]) -> Float[Array, " S"]:
-    """Zero in terminal states, from which nothing follows."""
+    """The values with zeros in terminal states."""
     return jnp.where(mdp.terminal, 0.0, by_state)
 
 
@@ -169,7 +169,7 @@ def _total(vector: Float[Array, " S"]) -> Float[Array, ""]:
 
 
 def krylov(ahead: StateMap, source: Float[Array, " S"], relative: float, absolute: Scalar) -> Float[Array, " S"]:
-    """Solve x = source + ahead(x) by BiCGSTAB, well or badly: several times faster than iterating, but no promises."""
+    """Solve x = source + ahead(x) by BiCGSTAB: faster than fixed-point iteration, but without guaranteed accuracy."""
     found, _ = jax.scipy.sparse.linalg.bicgstab(
         lambda x: x - ahead(x),
         source,
@@ -187,7 +187,7 @@ def _solve(
     tolerance: Scalar,
     norm: Callable[[Float[Array, " S"]], Float[Array, ""]],
 ) -> Float[Array, " S"]:
-    """Solve x = source + ahead(x), a contraction by `norm`: iterate from what `krylov` found, if only to confirm it."""
+    """Solve x = source + ahead(x), a contraction in `norm`, by fixed-point iteration from the solution of `krylov`."""
     euclidean = tolerance / jnp.sqrt(float(source.size)) if norm is _total else tolerance
     guess = krylov(ahead, source, 1e-14, euclidean)
     return fixed_point(lambda x: source + ahead(x), guess, tolerance, norm)
@@ -199,8 +199,8 @@ def fixed_point(
     tolerance: Array | float,
     norm: Callable[[Float[Array, " S"]], Float[Array, ""]] = _largest,
 ) -> Float[Array, " S"]:
-    """Apply `function` until it moves the vector by no more than `tolerance`, or than rounding does; both by `norm`."""
-    rounding = 8 * jnp.finfo(start.dtype).eps  # large values would swing for ever within it
+    """Apply `function` until the vector changes by at most `tolerance`, or by rounding, in `norm`."""
+    rounding = 8 * jnp.finfo(start.dtype).eps  # iterates of large values may oscillate within it
 
     def unsettled(carry: Any):
         value, previous, sweep = carry
@@ -220,14 +220,14 @@ def _resolvent(mdp: FiniteMDP, policy: Policy) -> Float[Array, "S S"]:
     return inverse(jnp.eye(mdp.states, dtype=step.dtype) - mdp.discount * step)
 
 
-# Newton's method for the soft planner (it is soft policy iteration): steps at most, and how well each is solved.
+# Newton's method for the soft planner (soft policy iteration): largest number of steps, accuracy of each.
 NEWTON_STEPS, NEWTON_PRECISION = 20, 1e-2
 
 Reward = Float[Array, " S"] | Float[Array, "S A"]
 
 
 class AbstractPlanner(eqx.Module):
-    """What every planner can do; `tolerance` bounds the error of its values."""
+    """The interface of planners; `tolerance` bounds the error of the values."""
 
     tolerance: eqx.AbstractVar[float]
 
@@ -237,15 +237,14 @@ class AbstractPlanner(eqx.Module):
 
     @abc.abstractmethod
     def q_derivative(self, mdp: FiniteMDP, q: Float[Array, "S A"], direction: Reward) -> Float[Array, "S A"]:
-        """How the values `q` change as the reward moves in a direction."""
+        """The directional derivative of the values `q` with respect to the reward."""
 
 
 class Soft(AbstractPlanner):
     r"""The paper's planner, Eqs. (3)-(5): $Q = r + \gamma E[V']$, $V = \log \sum_a \exp Q$, with $\beta$ in the reward.
 
-    A terminal state is one that is never left and gives nothing more, so that it goes on collecting the entropy of
-    $A$ equal actions, $\log A / (1 - \gamma)$ in all. Were that left out, anyone would flee the goal to keep their
-    choices.
+    A terminal state absorbs and keeps collecting the entropy of $A$ equal actions, $\log A / (1 - \gamma)$ in total.
+    Without it, a soft policy would avoid the goal to keep collecting entropy elsewhere.
 
     **Fields:**
 
@@ -323,7 +322,7 @@ def _value_iteration(
     after_the_end: Array | float = 0.0,
     derivative: Callable[[Array], Array] | None = None,
 ) -> Float[Array, "S A"]:
-    """Iterate to the fixed point; where the `derivative` of `maximum` is given, Newton's method first goes near it."""
+    """Iterate to the fixed point; with the `derivative` of `maximum`, started by Newton's method."""
 
     def q_of(value: Array) -> Array:
         return by_action(mdp, reward) + mdp.discount * expected_successor(mdp, value)
@@ -351,7 +350,7 @@ def _value_iteration(
 def _with_terminals(
     mdp: FiniteMDP, reward: Reward, value: Float[Array, " S"], after_the_end: Array | float = 0.0
 ) -> Float[Array, " S"]:
-    """A terminal state is worth its own state reward (none where rewards belong to actions), and what comes after."""
+    """Values with those of terminal states replaced: their state reward, if there is one, plus `after_the_end`."""
     own = reward if reward.ndim == 1 else jnp.zeros_like(value)
     return jnp.where(mdp.terminal, own + after_the_end, value)
 
@@ -368,7 +367,7 @@ def _soft_forward(tolerance: float, mdp: FiniteMDP, reward: Array):
 
 
 def _soft_backward(tolerance: float, residual: Any, cotangent: Any) -> Any:
-    """The derivative of a soft value is an expected sum of visits under the soft policy (the paper's Lemma)."""
+    """The gradient of soft values: expected visits under the soft policy (the paper's Lemma)."""
     mdp, reward, q = residual
     policy = jax.nn.softmax(q)
     pushed = mdp.discount * push_forward(mdp, cotangent)

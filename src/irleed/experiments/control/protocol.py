@@ -260,10 +260,10 @@ def play_data(
         keys, *level
     )
     people = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), people)
-    played = backend.play(play_key, people, critics.CriticDemonstrator.act, task.episodes)
-    played = jax.tree.map(lambda leaf: leaf.reshape(-1, DEMONSTRATORS, *leaf.shape[1:]), played)
+    trajectories = backend.play(play_key, people, critics.CriticDemonstrator.act, task.episodes)
+    trajectories = jax.tree.map(lambda leaf: leaf.reshape(-1, DEMONSTRATORS, *leaf.shape[1:]), trajectories)
     lanes = range(len(settings) * seeds)
-    own = [critics.to_demonstrations(jax.tree.map(lambda leaf, lane=lane: leaf[lane], played)) for lane in lanes]
+    own = [critics.to_demonstrations(jax.tree.map(lambda leaf, lane=lane: leaf[lane], trajectories)) for lane in lanes]
     truth = backend.returns(truth_key, people, critics.CriticDemonstrator.act, MANY_EPISODES).mean(1)
     return own, truth.reshape(-1, DEMONSTRATORS).astype(np.float32)
 
