@@ -96,7 +96,7 @@ def test_baselines_are_runs_inside_the_run_and_beside_it_on_screen_and_page(comp
     # What learnt by playing says where; what did not can be fitted again without.
     assert [kept[name]["config"]["env"] for name in ("iq", "ileed", "bc")] == ["CartPole-v1", "None", "None"]
     shown = page([read_run(run)])
-    assert "IRLEED and IQ-Learn learnt by playing, the others from the data alone" in shown
+    assert "IRLEED and IQ-Learn learnt in the environment, the others from the data alone" in shown
     assert all(f">{name}</th>" in shown for name in ("IRLEED", "IQ-Learn", "ILEED", "cloning"))
 
 

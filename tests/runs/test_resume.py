@@ -231,7 +231,7 @@ def test_another_run_is_refused_by_what_differs(file, copied, tmp_path, capsys):
     assert "got a run of these settings" in same and "add --resume" in same
     for more in ((), ("--resume",)):
         seed = refused(capsys, file, *SHORT, "--seed", 1, "--out", copied, *more)
-        assert "begun with other settings or data: got seed 0, expected seed 1; choose another --out" in seed
+        assert "started with other settings or data: got seed 0, expected seed 1; choose another --out" in seed
     steps = refused(capsys, file, *SHORT[:2], "--steps", 30, "--members", 2, "--out", copied, "--resume")
     assert "got algorithm.steps 20, expected algorithm.steps 30" in steps
     save(poles(1), tmp_path / "other.npz")

@@ -129,10 +129,10 @@ def steady_policy() -> EnsemblePolicy:
     [
         (["--env", "Pendulum-v1", "--imitate", "cartpole"], "a saved policy, or one of hopper_a"),
         (["--env", "Pendulum-v1", "--imitate", "hopper_a"], "expected 3 inputs and 1 numbers an action"),
-        (["--env", "Pendulum-v1", "--start", "critic.safetensors"], "expected discrete actions, and nobody to imitate"),
+        (["--env", "Pendulum-v1", "--start", "critic.safetensors"], "expected discrete actions, without --imitate"),
         (
             ["--imitate", "cartpole", "--start", "critic.safetensors"],
-            "expected discrete actions, and nobody to imitate",
+            "expected discrete actions, without --imitate",
         ),
         (["--stages", "-1"], "0 or more"),
         (["--num-envs", "0"], "1 or more"),

@@ -126,7 +126,7 @@ FOR_CRITICS = ("precision", "bias_scale", "names", "workers")
 
 @dataclass(frozen=True)
 class SimulateCommand:
-    """Make demonstrations from demonstrators of known precision and accuracy.
+    """Simulate demonstrations of demonstrators with known precision and accuracy.
 
     In a finite MDP they plan; with --critic and --env they act by a trained critic, see `irleed expert`.
     """
@@ -158,7 +158,7 @@ class SimulateCommand:
     precision: tuple[float, ...] = ()
     """With a critic: the precision of each demonstrator, in place of --demonstrators and --max-precision."""
     bias_scale: tuple[float, ...] = (0.0,)
-    """With a critic: biases are fresh networks times this; one number for all, or one each."""
+    """With a critic: scale of random bias networks; one number for all, or one each."""
     names: tuple[str, ...] = ()
     """With a critic: names of the demonstrators."""
     workers: int = 0
@@ -272,7 +272,7 @@ class ExpertCommand:
     discount: float = 0.99
     """Discount of the reward."""
     narrow: float = 1.0
-    """How narrow policies of continuous actions are: minus the entropy of each action, in nats."""
+    """With continuous actions: minus the target entropy of each dimension of the action, in nats."""
     stages: int = 0
     """Number of stages of training whose policies are kept as well, beside the file; for continuous actions."""
     episodes: int = 100
@@ -317,7 +317,7 @@ class ExpertCommand:
 
     def _trained(self, backend: AbstractBackend, key: Key, progress: Progress) -> critics.Experts:
         if self.start is not None and not (isinstance(backend.actions, int) and self.imitate is None):
-            expected = "discrete actions, and nobody to imitate"
+            expected = "discrete actions, without --imitate"
             raise ConfigError("--start", got=str(self.start), expected=expected, remedy="leave it out")
         if isinstance(backend, HostBackend) and not isinstance(backend.actions, int):
             return self._policies(backend, key, progress)

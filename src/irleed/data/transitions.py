@@ -112,11 +112,11 @@ class Transitions(eqx.Module):
         return Transitions(**filled, initial=starts, size=self.size)
 
     def sample(self, key: Key, count: int) -> Row:
-        """A batch of `count` rows, drawn with replacement."""
+        """A batch of `count` rows, sampled with replacement."""
         return self.rows(*self.draw(key, count))
 
     def draw(self, key: Key, count: int) -> tuple[Int[Array, " B"], Int[Array, " B"]]:
-        """Numbers of `count` rows, drawn with replacement, and of as many first observations."""
+        """Indices of `count` rows and of `count` first observations, sampled with replacement."""
         return drawn(key, self.size, self.initial.shape[0], count)
 
     def rows(self, numbers: Int[Array, " B"], starts: Int[Array, " B"]) -> Row:
@@ -128,7 +128,7 @@ class Transitions(eqx.Module):
 def drawn(
     key: Key, transitions: int | Int[Array, ""], episodes: int | Int[Array, ""], count: int
 ) -> tuple[Int[Array, " B"], Int[Array, " B"]]:
-    """Numbers of `count` transitions and of `count` episodes, drawn with replacement."""
+    """Indices of `count` transitions and of `count` episodes, sampled with replacement."""
     row_key, initial_key = jax.random.split(key)
     rows = jax.random.randint(row_key, (count,), 0, transitions)
     return rows, jax.random.randint(initial_key, (count,), 0, episodes)
@@ -158,7 +158,7 @@ class Batches:
     """Batches of `count` transitions. With `frames` above 1, an observation is a stack of that many latest ones.
 
     Observations keep their dtype, and frames are their first axis, the oldest first; the first observation of an
-    episode is repeated before it. For the same key, `sample` draws the transitions that `Transitions.sample` draws.
+    episode is repeated before it. For the same key, `sample` returns the transitions that `Transitions.sample` does.
     """
 
     def __init__(self, data: Demonstrations, count: int, frames: int = 1, every: int = 1):
@@ -178,7 +178,7 @@ class Batches:
         self._first = self._starts[np.asarray(data.episode)[kept]]
 
     def sample(self, key: Key, device: Any = None) -> Row:
-        """One batch, drawn with replacement, on a device or the default one."""
+        """A batch, sampled with replacement, on a device or the default one."""
         transitions, episodes = _drawn(key, len(self._row), len(self._starts), self.count)
         return self.at(np.asarray(transitions), np.asarray(episodes), device)
 
@@ -242,7 +242,7 @@ MOST_LOOKED_AT = 20_000  # transitions of a sample
 class Resamples:
     """P bootstrap resamples of E episodes each, and batches of `count` transitions of each.
 
-    For the same keys, `sample` draws what `Transitions.sample` draws from ``data.take(own)``, for each `own` of the
+    For the same keys, `sample` returns what `Transitions.sample` returns for ``data.take(own)``, for each `own` of the
     `chosen`, and `inputs` are equal to rounding.
     """
 

@@ -33,7 +33,7 @@ Columns = Mapping[str, Array | LazyRows | None]
 
 
 def check(columns: Columns, names: tuple[str, ...], where: str) -> None:
-    """Raise a `DataError` that names the first thing found wrong; `columns` are the fields of `Demonstrations`."""
+    """Raise a `DataError` for the first problem found; `columns` are the fields of `Demonstrations`."""
     check_columns(columns, where)
     _check_names(names, where)
     present = {name: column for name, column in columns.items() if column is not None}
@@ -221,8 +221,8 @@ def _check_finite(name: str, values: Array | LazyRows, start: Int[np.ndarray, " 
     place = f"{where}, episode {episodes[0]}, step {rows[0] - first[episodes[0]]}, {name}{at or ''}"
     columns = [str([int(i) for i in np.unravel_index(e, row.shape)]) for e in np.flatnonzero(entries)]
     spread = f"episodes {several(episodes.tolist())}" + (f", entries {several(columns)}" if row.shape else "")
-    others = f"mend all {entries.sum()}, in {spread}, or leave these episodes out"
-    remedy = others if entries.sum() > 1 else "mend it, or leave the episode out"
+    others = f"fix all {entries.sum()}, in {spread}, or leave these episodes out"
+    remedy = others if entries.sum() > 1 else "fix it, or leave the episode out"
     refuse(place, row[tuple(at)], "a finite number", remedy)
 
 

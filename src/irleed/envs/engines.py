@@ -144,7 +144,7 @@ def cannot_make(env_id: str, reason: Exception | str, remedy: str) -> ConfigErro
     return ConfigError(f"environment {env_id}", got=got, expected="one that the engine can make", remedy=remedy)
 
 
-ROUNDING = 1e-6  # how far beyond a bound an action may be, relative to it, to be taken for the bound
+ROUNDING = 1e-6  # actions beyond a bound by less than this, relative to it, are clipped
 
 
 @dataclass(frozen=True)

@@ -65,13 +65,13 @@ class GridworldConfig:
     settings: tuple[str, ...] = ()
     """A few settings as precision:accuracy, such as 3:2.5 or 5:inf; all 121 if none is given."""
     planner: Literal["averaged", "soft"] = "averaged"
-    """How demonstrators plan: as the released program has it, or by the paper's equations."""
+    """How demonstrators plan: as in the released program, or by the paper's equations."""
     size: int = 7
     """Rows and columns of the grid."""
     slip: float = 0.0
-    """Probability of moving at right angles to where one wanted to go."""
+    """Probability of moving at right angles to the chosen direction."""
     demonstrator: Literal["known", "episode"] = "known"
-    """Whether it is known who demonstrated, or every episode counts as a demonstrator of its own."""
+    """Whether the demonstrators of episodes are known, or every episode is its own demonstrator."""
     seed: int = 0
     """The random seed."""
     lanes: int | None = None
@@ -362,7 +362,7 @@ def _by_level(results: Results) -> Table:
 
 
 def _precision_table(summary: Mapping[str, Any]) -> Table:
-    table = Table(title="How well the demonstrators were judged")
+    table = Table(title="How well precisions are estimated")
     table.add_column("what")
     table.add_column("value", justify="right")
     for key in (

@@ -26,7 +26,7 @@ LIBRARIES = {"tensorboard": "tensorboardX", "wandb": "wandb"}  # by their names 
 
 
 class History:
-    """A file with a line of JSON for every interval; a resumed run continues it as if it had not stopped."""
+    """A file with a line of JSON for every interval; a resumed run continues it."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

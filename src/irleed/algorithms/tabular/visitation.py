@@ -206,7 +206,7 @@ def _check_possible(
 ) -> None:
     """Every transition has a probability above zero."""
 
-    def number(state: np.ndarray, action: np.ndarray, successor: np.ndarray | int) -> np.ndarray:
+    def number(state: Any, action: Any, successor: Any) -> Any:
         return (state.astype(np.int64) * mdp.actions + action) * mdp.states + successor
 
     known = number(*mdp.transitions()[:3])

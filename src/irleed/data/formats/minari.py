@@ -150,9 +150,7 @@ def _actions(values: Shaped[np.ndarray, "..."], space: Space, where: str) -> Sha
         refuse(where, f"{values.dtype} of shape {values.shape}", "one whole number a step", "write them again")
     numbers = values.reshape(-1).astype(np.int64) - space.start
     if len(numbers) and not 0 <= numbers.min() <= numbers.max() < space.count:
-        refuse(
-            where, f"{numbers.min()} to {numbers.max()}", f"0 to {space.count - 1}, as in their space", "mend either"
-        )
+        refuse(where, f"{numbers.min()} to {numbers.max()}", f"0 to {space.count - 1}, as in their space", "fix either")
     return numbers
 
 

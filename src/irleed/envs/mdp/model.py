@@ -300,7 +300,7 @@ def _table(values, states: int, actions: int, name: str, where: str) -> np.ndarr
     bad = np.argwhere(~np.isfinite(values))
     if len(bad):
         at = tuple(int(i) for i in bad[0])
-        refuse(f"{where}, {name}{list(at)}", values[at], "a finite number", "mend the table")
+        refuse(f"{where}, {name}{list(at)}", values[at], "a finite number", "fix the table")
     return values
 
 
@@ -328,7 +328,7 @@ def _check_transitions(state, action, successor, probability, states, actions, w
     if len(bad):
         m = bad[0]
         place = f"{where}, P(s'={successor[m]} | s={state[m]}, a={action[m]})"
-        refuse(place, probability[m], "a probability in [0, 1]", "mend this entry")
+        refuse(place, probability[m], "a probability in [0, 1]", "fix this entry")
 
 
 def _check_rows(row, value, states, actions, where) -> None:
