@@ -293,7 +293,7 @@ def test_a_validation_that_was_forged_is_shown_or_refused(fitted, run, tmp_path,
     kept.pop("checksum")
     (run / "validation.json").write_text(json.dumps(kept | changes))
     if said is None:
-        assert "Beside scores" in irleed.report(run).read_text()
+        assert "Agreement with known scores" in irleed.report(run).read_text()
         return
     with pytest.raises(DataError, match=said):
         irleed.report(run)

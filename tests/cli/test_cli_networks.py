@@ -80,7 +80,7 @@ def compared(poles, tmp_path_factory):
 def test_fit_in_an_environment_plays_and_tells_returns(compared):
     shown = compared[1]
     assert "policy, greedy actions" in shown and "policy, sampled actions" in shown
-    assert "8.00 [8.00, 8.00]" in shown, "what the demonstrators earned"
+    assert "8.00 [8.00, 8.00]" in shown, "the demonstrators' returns"
 
 
 def test_baselines_are_runs_inside_the_run_and_beside_it_on_screen_and_page(compared):

@@ -163,7 +163,9 @@ def test_a_write_that_fails_is_one_line_and_leaves_what_was_there(tmp_path, monk
 
     with monkeypatch.context() as patched:
         patched.setattr(_files.os, "fsync", full)
-        with pytest.raises(ConfigError, match=f"got {os.strerror(number)}, expected .* go on with --resume") as caught:
+        with pytest.raises(
+            ConfigError, match=f"got {os.strerror(number)}, expected .* continue with --resume"
+        ) as caught:
             made.save(state(3), 3, TOTAL, {})
     assert "\n" not in str(caught.value)
     assert names(tmp_path) == ["000000001.safetensors", "000000002.safetensors"]

@@ -294,7 +294,7 @@ def test_a_disk_that_is_full_and_a_folder_that_is_gone(file, finished, tmp_path,
     with monkeypatch.context() as patched:
         patched.setattr(logs.History, "add", failing)
         said = refused_after(capsys, file, *SHORT, "--out", folder, "--checkpoint-every", 0)
-    assert "No space left on device" in said and "go on with --resume" in said
+    assert "No space left on device" in said and "continue with --resume" in said
     call("fit", file, *SHORT, "--out", folder, "--resume")
     assert answer(folder) == answer(finished)
 

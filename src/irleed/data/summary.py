@@ -107,7 +107,7 @@ def _coarse(ranges: Ranges) -> list[str]:
         return []
     ends = [f"{e} ({ranges.low[e]:.12g} to {ranges.high[e]:.12g})" for e in entries]
     problem = "observation entries whose values single precision hardly tells apart"
-    return [f"{problem}: {several(ends, MOST_NAMED)}; subtract a constant before agents act in such an environment"]
+    return [f"{problem}: {several(ends, MOST_NAMED)}; subtract a constant before agents play in such an environment"]
 
 
 MOST_VALUES = 1000  # of discrete actions in a histogram

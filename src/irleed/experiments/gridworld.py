@@ -109,7 +109,7 @@ def _cell(text: str) -> tuple[float, float]:
 
 
 class MethodResult(eqx.Module):
-    """What one method learned from one data set."""
+    """The result of one method on one data set."""
 
     greedy: Float[Array, ""]  # return of the greedy policy of its reward: the paper's evaluation
     policy: Float[Array, ""]  # return of the policy that users get
@@ -169,7 +169,7 @@ def lane(key: Key, data: DataSet, found: State | None, world: Gridworld, config:
     """Fit the remaining methods to one data set, of which IRLEED has `found` a state, and evaluate all of them."""
     _, _, published_key, draw_key = jax.random.split(key, 4)
     mdp, planner, statistics = world.mdp, _planner(config), data.statistics
-    plan = mdp.without_terminals()  # the protocol: planners do not know that the corners end the episode
+    plan = mdp.without_terminals()  # as in the paper's protocol, planners ignore that the corners end the episode
     learnt: dict[str, MethodResult] = {}
     log_precision, perceived, steps, converged = None, None, jnp.asarray(0), jnp.asarray(True)
     if found is not None:

@@ -355,7 +355,7 @@ def _part(
     file, own = config.out / "parts" / f"{task.name}-{name}.npz", data.best if name in ORACLES else data.transitions
 
     def train(checkpointer: Checkpointer) -> dict[str, np.ndarray]:
-        # The same key for every method: what starts alike, starts alike.
+        # The same key for every method, so that equal networks are initialised equally.
         how = config.method(name), own, config.episodes, checkpointer, config.members_of(name)
         return vars(learn(key, backend, *how))
 

@@ -120,10 +120,10 @@ def _ranks(config: ControlConfig, outcome: Outcome, ours: str) -> dict[str, floa
     """Rank correlation of precision with true returns, where demonstrators differ in both."""
     found = {}
     for i, setting in enumerate(config.chosen(outcome.task)):
-        if setting.name == "HH":  # where all demonstrators are one
+        if setting.name == "HH":  # where all demonstrators are the same
             continue
         returns, found_in = outcome.returns[i], np.asarray(outcome.lanes[ours].log_precision[i])
-        differ = (np.ptp(returns, axis=-1) > 0) & (np.ptp(found_in, axis=-1) > 0)  # not so where a run diverged
+        differ = (np.ptp(returns, axis=-1) > 0) & (np.ptp(found_in, axis=-1) > 0)  # not where a run diverged
         ranks = rank_correlation(returns[differ], found_in[differ])
         if len(ranks):
             found[f"{ours}_precision_rank_correlation_{setting.name}"] = float(np.mean(ranks))
