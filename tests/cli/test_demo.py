@@ -127,7 +127,7 @@ def test_what_is_said_follows_the_figures():
     assert highest(rows) == "Highest mean return: b; its interval overlaps with those of a."
     assert highest(rows[::2]) == "Highest mean return: a; no other interval reaches it."
     alone = ReturnEstimate("d", 1, 0.0, np.nan, np.nan)  # one episode says nothing of the mean
-    assert highest((*rows[::2], alone)).endswith("by the intervals: d.")
+    assert highest((*rows[::2], alone)).endswith("overlaps with those of d.")
 
 
 def test_orders_and_intervals_that_are_wrong_are_called_so():
