@@ -115,7 +115,7 @@ def test_a_finished_run_gets_its_baselines_later_and_one_that_diverged_is_named(
     assert set(json.loads(shown.out.partition("wrote")[2].partition("\n")[2])["baselines"]) == {"iq", "ileed"}
     assert "warning: cloning: training: got nothing, expected something; try again\n" in shown.err
     assert (tmp_path / "run" / "policy.safetensors").read_bytes() == before
-    assert "training did not come to an end: cloning." in page([read_run(tmp_path / "run")])
+    assert "their training did not finish: cloning." in page([read_run(tmp_path / "run")])
 
 
 def test_training_that_led_nowhere_is_status_one_and_one_line(poles, capsys, monkeypatch):
