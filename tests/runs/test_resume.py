@@ -324,7 +324,7 @@ def test_a_run_goes_on_with_other_versions_and_says_so(tmp_path):
     (tmp_path / RUN).write_text(json.dumps(record))
     with open_run(tmp_path, {"a": 1}, "data", resume=True) as run:
         (note,) = run.notes
-    assert "begun with jax 0.0.1" in note
+    assert "started with jax 0.0.1" in note
     other = open_run(tmp_path, {"a": 2, "b": "x"}, "data", resume=True)
     with pytest.raises(ConfigError, match="got a 1, b None, expected a 2, b x"), other:
         pass
