@@ -54,7 +54,7 @@ def demonstrations(runs: int) -> Transitions:
         obs=obs,
         next_obs=after,
         action=generator.uniform(-1, 1, (ROWS, ACTIONS)).astype(np.float32),
-        proceeds=np.ones(ROWS, np.float32),
+        continuation=np.ones(ROWS, np.float32),
         demonstrator=np.arange(ROWS, dtype=np.int32) % DEMONSTRATORS,
         initial=obs[:10],
         size=np.asarray(ROWS, np.int32),

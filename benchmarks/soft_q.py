@@ -112,7 +112,7 @@ def make_data(key) -> Transitions:
         obs=seen.obs,
         next_obs=seen.next_obs,
         action=seen.action,
-        proceeds=jnp.where(seen.terminated, 0.0, 1.0).astype(jnp.float32),
+        continuation=jnp.where(seen.terminated, 0.0, 1.0).astype(jnp.float32),
         demonstrator=jnp.arange(TRANSITIONS, dtype=jnp.int32) * DEMONSTRATORS // TRANSITIONS,
         initial=seen.obs[:EPISODES],
         size=jnp.asarray(TRANSITIONS, jnp.int32),

@@ -52,13 +52,13 @@ class SoftQ(nn.Module):
         precision = log_precision.exp()[demonstrator].unsqueeze(1)
         return precision * (q + self.settings.bias_scale * bias) / self.settings.temperature, bias
 
-    def loss(self, obs: Tensor, next_obs: Tensor, action: Tensor, proceeds: Tensor, demonstrator: Tensor) -> Tensor:
+    def loss(self, obs: Tensor, next_obs: Tensor, action: Tensor, continuation: Tensor, demonstrator: Tensor) -> Tensor:
         """To be minimised: the mean over a batch."""
         own = self.settings
         # One pass through the networks for both observations: faster than two.
         both, biases = self.logits(torch.cat([obs, next_obs]), demonstrator.repeat(2))
         logits, ahead = both.chunk(2)
-        reward = logits.gather(1, action.unsqueeze(1)).squeeze(1) - own.discount * proceeds * ahead.logsumexp(1)
+        reward = logits.gather(1, action.unsqueeze(1)).squeeze(1) - own.discount * continuation * ahead.logsumexp(1)
         loss = functional.cross_entropy(logits, action) + own.penalty * own.temperature * reward.square().mean()
         if biases is None:
             return own.temperature * loss
@@ -67,12 +67,12 @@ class SoftQ(nn.Module):
 
 def columns(data: Any) -> list[Tensor]:
     """The arguments of `OfflineIrleed.loss` for a data set, or a batch, of irleed's."""
-    named = (data.obs, data.next_obs, data.action, data.proceeds, data.demonstrator)
+    named = (data.obs, data.next_obs, data.action, data.continuation, data.demonstrator)
     return [torch.tensor(each.tolist()) for each in named]  # whole numbers become int64, which PyTorch indexes by
 
 
 def load(model: SoftQ, parameters: Any) -> None:
-    """Take over the weights of a `irleed.algorithms.iq.offline.Parameters`."""
+    """Take over the weights of a `irleed.algorithms.iq.irleed.Parameters`."""
     pairs = [(model.q, parameters.actor.network.weights, parameters.actor.network.offsets)]
     with torch.no_grad():
         if model.settings.learns_bias:

@@ -25,7 +25,7 @@ class Unprintable(DataError):
         return self.where
 
 def refusing(text):
-    raise Unprintable(text, got="x", expected="y", remedy="mend it")
+    raise Unprintable(text, got="x", expected="y", remedy="fix it")
 
 def swallowing(case, path):
     try:
@@ -38,7 +38,7 @@ def held(case, path):
 
 READERS = {
     "nothing": lambda case, path: [],
-    "a refusal": lambda case, path: refusing("given: got x, expected y; mend it"),
+    "a refusal": lambda case, path: refusing("given: got x, expected y; fix it"),
     "ValueError": lambda case, path: [float("x")],
     "program started": lambda case, path: subprocess.run(["true"]),
     "program started, and swallowed": lambda case, path: started(),
@@ -60,7 +60,7 @@ def started():
     try:
         os.system("true")
     except RuntimeError:
-        refusing("given: got x, expected y; mend it")
+        refusing("given: got x, expected y; fix it")
 
 def make(case):
     path = case.home / "given"

@@ -26,13 +26,13 @@ def in_double_precision(function: Callable[P, R]) -> Callable[P, R]:
 
 
 TOGETHER = 3  # runs in a group, at most: with three to five, networks of 64 and 64 units are fastest
-LARGE = 100_000  # parameters of a run, from which on its products of matrices have work enough for all cores
+LARGE = 100_000  # parameters of a run from which on its matrix products keep all cores busy
 
 
 def each_run(function: Callable[..., Any]) -> Callable[..., Any]:
     """`jax.vmap(function)`; a single run is computed without its axis.
 
-    Networks of 256 units learn up to half as fast again on a CPU without it.
+    On a CPU, networks of 256 units train up to 1.5 times as fast without it.
     """
 
     def every(*arguments: Any) -> Any:
@@ -45,9 +45,9 @@ def each_run(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def one_by_one(function: Callable[..., Any], parameters: Any) -> Callable[..., Any]:
-    """`function`, of arrays of one run; under `vmap` on a CPU, with many parameters, of one run after the other.
+    """`function` of one run's arrays; under `vmap` on a CPU and with many parameters, runs are computed one by one.
 
-    As a batch, thirty runs with networks of 256 units learn at 0.7 times the pace: they do not stay in the cache.
+    As a batch, thirty runs with networks of 256 units train at 0.7 times the speed: they do not fit into the cache.
     """
     if jax.default_backend() != "cpu" or sum(leaf.size for leaf in jax.tree.leaves(parameters)) < LARGE:
         return function
@@ -55,9 +55,9 @@ def one_by_one(function: Callable[..., Any], parameters: Any) -> Callable[..., A
 
 
 class Groups:
-    """Runs 0 to `runs` - 1 in groups of one size, so that a program is compiled once.
+    """Runs 0 to `runs` - 1 in groups of equal size, so that a program is compiled once.
 
-    The size depends on the number of runs alone, and so do results: more cores are faster, not different.
+    The size, and so the results, depend on the number of runs alone, not on the number of cores.
     """
 
     def __init__(self, runs: int) -> None:
@@ -66,23 +66,23 @@ class Groups:
         self._runs, self._size = runs, -(-runs // count)
 
     def split(self, tree: Any) -> list[Any]:
-        """Arrays with the runs as leading axis, by group, on the device; the last one is filled up with first runs."""
+        """Arrays with the runs as leading axis, by group, on the device; the last one is padded with the first runs."""
         if self._size == self._runs:
             return [jax.device_put(tree)]
         every = np.arange(0, self._runs, self._size)[:, None] + np.arange(self._size)
         leaves, structure = jax.tree.flatten(tree)
-        leaves = [leaf if _is_key(leaf) else np.asarray(leaf) for leaf in leaves]
-        parts = [[jnp.asarray(_taken(leaf, rows)) for leaf in leaves] for rows in every % self._runs]
+        leaves = [leaf if is_key(leaf) else np.asarray(leaf) for leaf in leaves]
+        parts = [[jnp.asarray(_take_rows(leaf, rows)) for leaf in leaves] for rows in every % self._runs]
         return [jax.tree.unflatten(structure, part) for part in parts]
 
     def join(self, trees: Sequence[Any]) -> Any:
-        """What `split` took apart."""
+        """The inverse of `split`."""
         if len(trees) == 1:
             return trees[0]
         return jax.tree.map(lambda *leaves: _joined(leaves)[: self._runs], *trees)
 
     def map(self, function: Callable[..., Any], *groups: Sequence[Any]) -> list[Any]:
-        """`function` of each group, a core each; what it gives is ready."""
+        """`function` of each group, each on a core; waits for the results."""
         given = list(zip(*groups, strict=True))
         if len(given) == 1:
             return [jax.block_until_ready(function(*given[0]))]
@@ -90,26 +90,27 @@ class Groups:
             ahead = [pool.submit(lambda own: jax.block_until_ready(function(*own)), own) for own in given]
             try:
                 return [each.result() for each in ahead]
-            except BaseException:  # one that failed, or someone who will not wait: what has not begun never will
+            except BaseException:  # a failure or an interrupt: groups that have not started are cancelled
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise
 
     def advance(
         self, function: Callable[..., tuple[Any, Any]], states: Sequence[Any], *groups: Sequence[Any]
     ) -> tuple[list[Any], Any]:
-        """`function(state, ...)` of each group gives its next state and a finding; states stay apart."""
+        """`function(state, ...)` of each group returns its next state and an output; only outputs are joined."""
         found = self.map(function, states, *groups)
         return [state for state, _ in found], self.join([finding for _, finding in found])
 
 
-def _is_key(leaf: Any) -> bool:
-    return isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+def is_key(leaf: Any) -> bool:
+    """Whether a leaf is a random key, or an array of them."""
+    return hasattr(leaf, "dtype") and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
 
 
-def _taken(leaf: Any, rows: np.ndarray) -> Any:
+def _take_rows(leaf: Any, rows: np.ndarray) -> Any:
     """Rows of an array; neighbours are not copied."""
     return leaf[rows[0] : rows[-1] + 1] if rows[-1] >= rows[0] else leaf[rows]
 
 
 def _joined(leaves: Sequence[Any]) -> Any:
-    return (jnp if _is_key(leaves[0]) else np).concatenate(leaves)
+    return (jnp if is_key(leaves[0]) else np).concatenate(leaves)

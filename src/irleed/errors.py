@@ -1,12 +1,15 @@
-"""Errors that a user can mend. Each says where, what was found, what was expected and what to do about it."""
+"""Errors that a user can fix. Each says where, what was found, what was expected and what to do about it."""
 
-from irleed._io.text import escaped, shortened
+import importlib
+from typing import Any
+
+from irleed._io.text import escaped, one_line, shortened
 
 LONGEST = 2_000  # characters of each part of a message: a path fits
 
 
 class IrleedError(Exception):
-    """Base of all errors that the caller can do something about; others are failures of this program.
+    """Base class of errors that the caller can fix; other exceptions are bugs of this program.
 
     The message is one printable line, ``where: got X, expected Y; remedy``, whatever names and values it mentions.
     """
@@ -27,16 +30,26 @@ class IrleedError(Exception):
 
 
 class DataError(IrleedError):
-    """A file of demonstrations, or of an MDP, is not what it should be."""
+    """A file of demonstrations, of an MDP or of a run is invalid."""
 
 
 class SpaceError(IrleedError):
-    """Demonstrations and environment do not belong together."""
+    """Demonstrations, policy and environment do not match."""
 
 
 class ConfigError(IrleedError):
-    """A setting is out of its range or contradicts another."""
+    """A setting is out of range or contradicts another."""
 
 
 class DivergedError(IrleedError):
     """Training diverged: every run ended with non-finite parameters."""
+
+
+def library(name: str, extra: str, where: str | None = None) -> Any:
+    """An optional library, or a `ConfigError` that names the extra to install; `where` is what needs it."""
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        reason = "" if isinstance(error, ModuleNotFoundError) and error.name == name else f" ({one_line(error)})"
+        got, expected = f"{name} not installed{reason}" if where else f"not installed{reason}", "the library"
+        raise ConfigError(where or name, got, expected, f"pip install 'irleed[{extra}]'") from error

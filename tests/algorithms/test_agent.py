@@ -7,12 +7,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from loops import on_device
 from probes import context
 
 from irleed.algorithms import agent as agents
 from irleed.algorithms.baselines.sqil import Sqil
 from irleed.algorithms.experts import SoftQExpert
-from irleed.algorithms.interaction import on_device
 from irleed.algorithms.iq import IQ_LEARN, OfflineIrleed, OnlineIrleed
 from irleed.data.transitions import Row, Transitions
 from irleed.envs.jax import CartPole
@@ -46,7 +46,7 @@ def data() -> Transitions:
         obs=obs,
         next_obs=following,
         action=generator.integers(0, 2, ROWS).astype(np.int32),
-        proceeds=(np.arange(ROWS) % 4 > 0).astype(np.float32),
+        continuation=(np.arange(ROWS) % 4 > 0).astype(np.float32),
         demonstrator=np.arange(ROWS, dtype=np.int32) % DEMONSTRATORS,
         initial=obs[:5],
         size=np.asarray(ROWS, np.int32),
@@ -210,12 +210,12 @@ def test_the_loss_online_is_that_of_inverse_soft_q_learning_over_a_mixture(name,
         bias = np.asarray(parameters.bias(jnp.asarray(obs), who), float)
         return np.exp(gauge(parameters.log_precision))[who, None] * (q + 0.3 * bias), bias
 
-    def terms(batch, proceeds):
+    def terms(batch, continuation):
         q, bias = values(one.parameters, batch.obs)
-        after = 0.99 * proceeds * soft(values(one.parameters, batch.next_obs)[0], 0.5)
+        after = 0.99 * continuation * soft(values(one.parameters, batch.next_obs)[0], 0.5)
         return q[rows, batch.action] - after, soft(q, 0.5) - after, bias
 
-    reward, step, bias = terms(one.shown, np.asarray(one.shown.proceeds))
+    reward, step, bias = terms(one.shown, np.asarray(one.shown.continuation))
     played_reward, played_step, _ = terms(one.played, ~one.played.terminated)
     mixed = [0.8 * shown + 0.2 * played for shown, played in ((step, played_step), (reward**2, played_reward**2))]
     expected = np.mean(-reward + mixed[0] + 0.7 * mixed[1])
@@ -237,11 +237,13 @@ def test_the_loss_of_sqil(data):
     agent = dataclasses.replace(AGENTS["sqil"], temperature=0.5, discount=0.9)
     one, rows = case(agent, data), np.arange(20)
 
-    def error(batch, reward, proceeds):
-        goal = reward + 0.9 * proceeds * soft(table(one.target.q, batch.next_obs), 0.5)
+    def error(batch, reward, continuation):
+        goal = reward + 0.9 * continuation * soft(table(one.target.q, batch.next_obs), 0.5)
         return np.mean((table(one.parameters.q, batch.obs)[rows, batch.action] - goal) ** 2)
 
-    expected = error(one.shown, 1.0, np.asarray(one.shown.proceeds)) + error(one.played, 0.0, ~one.played.terminated)
+    expected = error(one.shown, 1.0, np.asarray(one.shown.continuation)) + error(
+        one.played, 0.0, ~one.played.terminated
+    )
     np.testing.assert_allclose(
         agent.loss(KEY, one.parameters, one.target, one.played, one.shown), expected / 2, rtol=1e-4
     )

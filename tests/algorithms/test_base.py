@@ -9,9 +9,10 @@ import jax.numpy as jnp
 import jaxtyping
 import numpy as np
 import pytest
+from loops import update
 from scipy.optimize import minimize
 
-from irleed.algorithms.base import advance, cosine_decay, init, train, update
+from irleed.algorithms.base import advance, cosine_decay, init, train
 from irleed.algorithms.baselines import BehaviourCloning, Ileed, Sqil
 from irleed.algorithms.experts import SacExpert
 from irleed.algorithms.iq import IQ_LEARN, OfflineIrleed, OnlineIrleed, SacIrleed
@@ -50,7 +51,7 @@ def data() -> Transitions:
         obs=obs,
         next_obs=generator.normal(size=(rows, 2)).astype(np.float32),
         action=right.astype(np.int32),
-        proceeds=np.ones(rows, np.float32),
+        continuation=np.ones(rows, np.float32),
         demonstrator=who,
         initial=obs[:5],
         size=np.asarray(rows, np.int32),
@@ -156,7 +157,7 @@ def test_precision_one_and_bias_nought_is_iq_learn(data):
     q, ahead = (np.asarray(jax.vmap(parameters.actor.network)(x), float) for x in (batch.obs, batch.next_obs))
     value, after = (0.5 * np.log(np.sum(np.exp(x / 0.5), -1)) for x in (q, ahead))
     chosen = q[np.arange(50), batch.action]
-    reward = chosen - 0.99 * np.asarray(batch.proceeds) * after
+    reward = chosen - 0.99 * np.asarray(batch.continuation) * after
     np.testing.assert_allclose(algorithm.loss(parameters, batch), np.mean(value - chosen + 0.7 * reward**2), rtol=1e-4)
 
 

@@ -4,11 +4,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from loops import on_device
 from probes import PROBES
 
 from irleed.algorithms.agent import Replay
 from irleed.algorithms.experts import SoftQExpert
-from irleed.algorithms.interaction import on_device
 from irleed.envs.step import Transition
 
 pytestmark = pytest.mark.optax

@@ -20,7 +20,7 @@ from irleed.errors import ConfigError, DataError, SpaceError
 from irleed.fit.networks import fit_networks
 from irleed.model.actions import Softmax
 from irleed.model.networks import Mlp
-from irleed.policies.actor import Actor
+from irleed.policies.base import Actor
 from irleed.policies.ensemble import EnsemblePolicy
 from irleed.policies.tabular import TabularPolicy
 from irleed.runs.directory import fingerprint

@@ -12,7 +12,7 @@ from irleed.data import Demonstrations, Episode
 from irleed.data.transitions import Inputs
 from irleed.model.actions import Softmax
 from irleed.model.networks import Mlp
-from irleed.policies.actor import Actor
+from irleed.policies.base import Actor
 from irleed.policies.ensemble import EnsemblePolicy
 from irleed.policies.tabular import TabularPolicy
 

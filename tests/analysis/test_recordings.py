@@ -13,7 +13,7 @@ from irleed.analysis.recordings import MOST_FRAMES, animated, strip, write
 from irleed.data.transitions import Inputs
 from irleed.model.actions import Softmax
 from irleed.model.networks import Mlp
-from irleed.policies.actor import Actor
+from irleed.policies.base import Actor
 from irleed.policies.ensemble import EnsemblePolicy
 from irleed.policies.tabular import TabularPolicy
 

@@ -148,7 +148,7 @@ def test_the_command_writes_a_plot_and_a_section_of_the_report(run, data, capsys
     assert kept is not None and kept.score == "return" and kept.estimates[0].spearman == pytest.approx(-1)
     assert {each.name for each in kept.episodes} == {"episode skill", "episode skill, within people"}
     page = (run / "report.html").read_text()
-    assert "Beside scores that are known" in page and kept.said.split(":")[0] in page
+    assert "Agreement with known scores" in page and kept.said.split(":")[0] in page
     main([*given, "--json"])
     found = json.loads(capsys.readouterr().out)
     assert found["said"] == kept.said and len(found["trivial"]) == 5
@@ -293,7 +293,7 @@ def test_a_validation_that_was_forged_is_shown_or_refused(fitted, run, tmp_path,
     kept.pop("checksum")
     (run / "validation.json").write_text(json.dumps(kept | changes))
     if said is None:
-        assert "Beside scores" in irleed.report(run).read_text()
+        assert "Agreement with known scores" in irleed.report(run).read_text()
         return
     with pytest.raises(DataError, match=said):
         irleed.report(run)

@@ -14,8 +14,7 @@ import jax
 import numpy as np
 import pytest
 
-from irleed.cli import main
-from irleed.cli.parsing import parsed
+from irleed.cli import main, parsed
 from irleed.data import Demonstrations, Episode, load, save
 from irleed.envs.mdp import load_mdp
 from irleed.policies.tabular import TabularPolicy

@@ -80,7 +80,7 @@ def compared(poles, tmp_path_factory):
 def test_fit_in_an_environment_plays_and_tells_returns(compared):
     shown = compared[1]
     assert "policy, greedy actions" in shown and "policy, sampled actions" in shown
-    assert "8.00 [8.00, 8.00]" in shown, "what the demonstrators earned"
+    assert "8.00 [8.00, 8.00]" in shown, "the demonstrators' returns"
 
 
 def test_baselines_are_runs_inside_the_run_and_beside_it_on_screen_and_page(compared):
@@ -96,7 +96,7 @@ def test_baselines_are_runs_inside_the_run_and_beside_it_on_screen_and_page(comp
     # What learnt by playing says where; what did not can be fitted again without.
     assert [kept[name]["config"]["env"] for name in ("iq", "ileed", "bc")] == ["CartPole-v1", "None", "None"]
     shown = page([read_run(run)])
-    assert "IRLEED and IQ-Learn learnt by playing, the others from the data alone" in shown
+    assert "IRLEED and IQ-Learn learnt in the environment, the others from the data alone" in shown
     assert all(f">{name}</th>" in shown for name in ("IRLEED", "IQ-Learn", "ILEED", "cloning"))
 
 
@@ -115,7 +115,7 @@ def test_a_finished_run_gets_its_baselines_later_and_one_that_diverged_is_named(
     assert set(json.loads(shown.out.partition("wrote")[2].partition("\n")[2])["baselines"]) == {"iq", "ileed"}
     assert "warning: cloning: training: got nothing, expected something; try again\n" in shown.err
     assert (tmp_path / "run" / "policy.safetensors").read_bytes() == before
-    assert "training did not come to an end: cloning." in page([read_run(tmp_path / "run")])
+    assert "their training did not finish: cloning." in page([read_run(tmp_path / "run")])
 
 
 def test_training_that_led_nowhere_is_status_one_and_one_line(poles, capsys, monkeypatch):

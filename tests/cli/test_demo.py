@@ -107,7 +107,7 @@ def test_a_second_demo_goes_on_with_the_first_and_not_with_another(told):
     again = io.StringIO()
     cartpole(folder, 0, Console(file=again, width=80), **SHORT)
     assert again.getvalue() == printed
-    with pytest.raises(ConfigError, match=r"begun with other settings.*seed 0.*seed 1"):
+    with pytest.raises(ConfigError, match=r"started with other settings.*seed 0.*seed 1"):
         cartpole(folder, 1, Console(file=again), **SHORT)
 
 
@@ -124,10 +124,10 @@ def test_what_is_said_follows_the_figures():
     rows = tuple(
         ReturnEstimate(who, 5, mean, mean - 2, mean + 2) for who, mean in (("a", 10.0), ("b", 13.0), ("c", 1.0))
     )
-    assert highest(rows) == "Highest mean return: b; not told apart from it by the intervals: a."
+    assert highest(rows) == "Highest mean return: b; its interval overlaps with those of a."
     assert highest(rows[::2]) == "Highest mean return: a; no other interval reaches it."
     alone = ReturnEstimate("d", 1, 0.0, np.nan, np.nan)  # one episode says nothing of the mean
-    assert highest((*rows[::2], alone)).endswith("by the intervals: d.")
+    assert highest((*rows[::2], alone)).endswith("overlaps with those of d.")
 
 
 def test_orders_and_intervals_that_are_wrong_are_called_so():

@@ -10,7 +10,7 @@ from jax.errors import JaxRuntimeError
 
 from irleed.algorithms.tabular.visitation import tabulate
 from irleed.cli import main
-from irleed.cli.inspect import InspectCommand
+from irleed.cli.data import InspectCommand
 from irleed.data import Demonstrations, Episode, load, save
 from irleed.envs.mdp import load_mdp
 
@@ -329,3 +329,11 @@ def test_too_little_memory_is_one_line(tmp_path, monkeypatch, capsys, error):
         main(["inspect", str(tmp_path)])
     said = capsys.readouterr().err
     assert ended.value.code == 1 and said.startswith("irleed: out of memory") and said.count("\n") == 1
+
+
+def test_simulate_has_the_flag_that_a_refused_file_of_an_mdp_names(capsys, sound, monkeypatch):
+    monkeypatch.setattr("irleed._io.arrays.ALWAYS", 0)
+    words = "simulate", "--mdp", sound / "mdp.npz", "--out", sound / "made.npz", "--expansion"
+    assert "raise the limit with --expansion" in refusal(capsys, sound, *words, "0.01")
+    main([str(word) for word in (*words, "100")])
+    assert (sound / "made.npz").exists()

@@ -165,7 +165,7 @@ def test_values_of_a_large_file_that_are_no_numbers_are_found(tmp_path, everythi
     with pytest.raises(DataError) as caught:
         load(tmp_path / "data.hdf5")
     said = str(caught.value)
-    assert "episode 0, step 2, obs[1]: got nan" in said and "mend all 3, in episodes 0, 1, entries [1]" in said
+    assert "episode 0, step 2, obs[1]: got nan" in said and "fix all 3, in episodes 0, 1, entries [1]" in said
 
 
 def test_a_file_that_vanishes_is_an_error_in_one_line(tmp_path, everything_is_large):

@@ -28,7 +28,7 @@ def test_rows(data):
     rows = Transitions.from_demonstrations(data)
     np.testing.assert_array_equal(rows.obs[:, 0], [0, 1, 2, 3, 4, 100, 101, 102, 103])
     np.testing.assert_array_equal(rows.next_obs[:, 0], rows.obs[:, 0] + 1)
-    np.testing.assert_array_equal(rows.proceeds, [1, 1, 1, 1, 0, 1, 1, 1, 1])  # cut short is not ended
+    np.testing.assert_array_equal(rows.continuation, [1, 1, 1, 1, 0, 1, 1, 1, 1])  # cut short is not ended
     np.testing.assert_array_equal(rows.demonstrator, [0] * 5 + [1] * 4)
     np.testing.assert_array_equal(rows.initial[:, 0], [0, 100])
     assert rows.size == 9
@@ -85,7 +85,7 @@ def test_plain_inputs_change_nothing():
 
 def test_a_drawn_row_has_a_first_observation_beside_it(data):
     row = Transitions.from_demonstrations(data).sample(jax.random.key(0), 50)
-    assert row.obs.shape == row.initial.shape == (50, 1) and row.action.shape == row.proceeds.shape == (50,)
+    assert row.obs.shape == row.initial.shape == (50, 1) and row.action.shape == row.continuation.shape == (50,)
     assert set(np.ravel(row.initial)) == {0, 100}
 
 
@@ -216,7 +216,7 @@ def test_the_same_keys_draw_what_resamples_in_memory_draw():
     found = Resamples(images(), CHOSEN, 40).sample(keys)
     for number, (key, own) in enumerate(zip(keys, in_memory(images()), strict=True)):
         batch = own.sample(key, 40)
-        for name in ("obs", "next_obs", "action", "proceeds", "initial"):
+        for name in ("obs", "next_obs", "action", "continuation", "initial"):
             part = np.asarray(getattr(found, name))[40 * number : 40 * (number + 1)]
             np.testing.assert_array_equal(part, getattr(batch, name))
 

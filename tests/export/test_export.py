@@ -28,8 +28,7 @@ from irleed.export.graph import OPSET, write_graph
 from irleed.model.actions import Softmax, Squashing
 from irleed.model.mixed import head_of, outputs_of
 from irleed.model.networks import ACTIVATIONS, Mlp
-from irleed.policies.actor import Actor
-from irleed.policies.base import read_tensors, write_tensors
+from irleed.policies.base import Actor, read_tensors, write_tensors
 from irleed.policies.ensemble import DISCRETE, EnsemblePolicy
 from irleed.policies.tabular import TabularPolicy
 from irleed.runs.directory import read_json

@@ -8,7 +8,7 @@ import pytest
 from irleed.envs.step import Bounds
 from irleed.model.actions import EDGE, Categorical, Softmax, SquashedGaussian, Squashing, log_slope
 from irleed.model.mixed import head_of
-from irleed.policies.actor import Actor
+from irleed.policies.base import Actor
 
 BOUNDS = Bounds([-1.0, 0.0], [3.0, 0.5])
 SQUASHING = Squashing.into(BOUNDS)

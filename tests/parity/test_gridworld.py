@@ -2,7 +2,7 @@
 
 import pytest
 
-from irleed.experiments import paper
+from irleed.experiments import published_gridworld
 from irleed.experiments.gridworld import GridworldConfig, summarise, sweep
 
 SEEDS, BOUND, LEAST_CORRELATION = 5, 0.05, 0.9
@@ -11,7 +11,7 @@ SEEDS, BOUND, LEAST_CORRELATION = 5, 0.05, 0.9
 @pytest.mark.slow
 def test_published_protocol_reproduces_the_published_returns(tmp_path):
     """All 121 settings: both means, and cell by cell what is easy and what is hard."""
-    known = paper.gridworld()
+    known = published_gridworld()
     assert known.irl.mean() == pytest.approx(0.644, abs=5e-4)
     assert known.irleed.mean() == pytest.approx(0.776, abs=5e-4)
     config = GridworldConfig(out=tmp_path, estimator="published", seeds=SEEDS)

@@ -10,7 +10,7 @@ from safetensors.numpy import save_file
 
 from irleed import load_policy
 from irleed.errors import DataError
-from irleed.simulation.critics import SHIPPED, load_critic, teacher
+from irleed.simulation.critics import SHIPPED, load_critic, load_teacher
 
 TABLE, NETWORK, GAUSSIAN, MIXED = (f"irleed-{kind}-policy" for kind in ("tabular", "network", "gaussian", "mixed"))
 NAN, INF = np.float32(np.nan), np.float32(np.inf)
@@ -242,4 +242,4 @@ def test_what_comes_with_the_package_is_read():
     for name in SHIPPED["critics"]:
         assert len(load_critic(name).weights) == 3
     for name in SHIPPED["policies"]:
-        assert teacher(name).size == 1
+        assert load_teacher(name).size == 1

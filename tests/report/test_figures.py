@@ -9,7 +9,7 @@ import pytest
 from matplotlib.image import imread
 
 from irleed.errors import ConfigError
-from irleed.experiments import paper
+from irleed.experiments import published_gridworld
 from irleed.report import figures
 from irleed.report import figures as style
 
@@ -89,7 +89,7 @@ def test_constant_and_missing_cells_of_a_map(tmp_path):
 
 
 def test_published_improvement_is_the_papers(tmp_path):
-    published = paper.gridworld()
+    published = published_gridworld()
     assert published.irl.shape == (11, 11)
     assert np.isinf(published.accuracy[-1])
     assert 100 * published.improvement.mean() == pytest.approx(30.3, abs=0.05)

@@ -129,7 +129,7 @@ def test_fits_say_what_there_is(runs):
         for heading in ("In short", "The policy", "The demonstrators", "Training", "The data", "Reproduce"):
             assert heading in found
         assert "mean return, with 90 % interval" in found
-    assert "not tried in an environment" in networks and "by the true reward of the MDP" in gridworld
+    assert "not evaluated in an environment" in networks and "by the true reward of the MDP" in gridworld
     assert "Bias of demonstrator 1" in gridworld and "Shared reward" in gridworld
     assert "departs by" in networks and "principal components" in networks and "loss" in networks
 
@@ -178,7 +178,7 @@ def test_who_has_too_few_transitions_is_neither_ranked_nor_best():
     assert "Most precise: a (4); least: b (1)" in Tree(page([run])).text
     nobody = fit_of(few, dataclasses.replace(few, name="d"))
     assert expertise.conclusions(nobody) == [
-        "Too few transitions to rank the demonstrators: their precision is no more than a first guess."
+        "Too few transitions to rank the demonstrators: their precision is hardly determined."
     ]
     assert not expertise.has_ranking(nobody) and "Too few transitions to rank" in Tree(page([nobody])).text
 
@@ -236,8 +236,8 @@ def test_what_is_not_known_is_not_said():
     none = fit_of(person("a", 2.0, None, None), person("b", 1.0, None, None))
     assert "no intervals" in expertise.conclusions(none)[0]
     equal = fit_of(person("a", 1.0, 1.0, 1.0), person("b", 1.0, 1.0, 1.0))
-    assert "takes the demonstrators for equal" in expertise.conclusions(equal)[0]
-    assert "nobody to compare with" in expertise.conclusions(fit_of(person("a", 1.0, 0.9, 1.1)))[0]
+    assert "treats demonstrators alike" in expertise.conclusions(equal)[0]
+    assert "nothing to compare" in expertise.conclusions(fit_of(person("a", 1.0, 0.9, 1.1)))[0]
     rough = fit_of(person("a", 2.0, 1.9, 2.1), person("b", 1.0, 0.9, 1.1), members=2)
     assert any("2 members" in sentence for sentence in expertise.conclusions(rough))
 
@@ -316,7 +316,7 @@ def test_the_command_makes_the_same_run(runs):
 
 def test_several_runs_are_compared(runs, copy):
     same = tree([runs["networks"], copy("networks")]).text
-    assert "Precision of each demonstrator in each run" in same and "the same in every count" in same
+    assert "Precision of each demonstrator in each run" in same and "agree in every count" in same
     assert "come from different data" in tree([runs["networks"], runs["gridworld"]]).text
     twice = tree([runs["networks"], runs["networks"]])
     assert f"Run {runs['networks']} (1)" in twice.text and f"Run {runs['networks']} (2)" in twice.text

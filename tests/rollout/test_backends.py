@@ -10,7 +10,7 @@ from irleed.data.transitions import Transitions, stack
 from irleed.envs.host import HostEnv, make_host
 from irleed.envs.jax import CartPole
 from irleed.model.actions import Softmax
-from irleed.policies.actor import Actor
+from irleed.policies.base import Actor
 from irleed.rollout import DeviceBackend, HostBackend, backends, greedy_action, sampled_action
 from irleed.simulation.critics import load_critic
 

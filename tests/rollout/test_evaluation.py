@@ -9,7 +9,7 @@ from irleed.data.transitions import Inputs
 from irleed.envs.jax import CartPole
 from irleed.model.actions import Softmax
 from irleed.model.networks import Mlp
-from irleed.policies.actor import Actor
+from irleed.policies.base import Actor
 from irleed.rollout import DeviceBackend
 from irleed.rollout.evaluation import play, returns
 from irleed.simulation.critics import BiasKind, CriticDemonstrator, draw_demonstrators, to_demonstrations

@@ -231,7 +231,7 @@ def test_another_run_is_refused_by_what_differs(file, copied, tmp_path, capsys):
     assert "got a run of these settings" in same and "add --resume" in same
     for more in ((), ("--resume",)):
         seed = refused(capsys, file, *SHORT, "--seed", 1, "--out", copied, *more)
-        assert "begun with other settings or data: got seed 0, expected seed 1; choose another --out" in seed
+        assert "started with other settings or data: got seed 0, expected seed 1; choose another --out" in seed
     steps = refused(capsys, file, *SHORT[:2], "--steps", 30, "--members", 2, "--out", copied, "--resume")
     assert "got algorithm.steps 20, expected algorithm.steps 30" in steps
     save(poles(1), tmp_path / "other.npz")
@@ -294,7 +294,7 @@ def test_a_disk_that_is_full_and_a_folder_that_is_gone(file, finished, tmp_path,
     with monkeypatch.context() as patched:
         patched.setattr(logs.History, "add", failing)
         said = refused_after(capsys, file, *SHORT, "--out", folder, "--checkpoint-every", 0)
-    assert "No space left on device" in said and "go on with --resume" in said
+    assert "No space left on device" in said and "continue with --resume" in said
     call("fit", file, *SHORT, "--out", folder, "--resume")
     assert answer(folder) == answer(finished)
 
@@ -324,7 +324,7 @@ def test_a_run_goes_on_with_other_versions_and_says_so(tmp_path):
     (tmp_path / RUN).write_text(json.dumps(record))
     with open_run(tmp_path, {"a": 1}, "data", resume=True) as run:
         (note,) = run.notes
-    assert "begun with jax 0.0.1" in note
+    assert "started with jax 0.0.1" in note
     other = open_run(tmp_path, {"a": 2, "b": "x"}, "data", resume=True)
     with pytest.raises(ConfigError, match="got a 1, b None, expected a 2, b x"), other:
         pass

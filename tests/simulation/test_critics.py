@@ -18,7 +18,7 @@ from irleed.envs.jax import CartPole
 from irleed.envs.step import Bounds
 from irleed.model.actions import Squashing
 from irleed.model.networks import Mlp
-from irleed.policies.actor import Actor
+from irleed.policies.base import Actor
 from irleed.policies.ensemble import EnsemblePolicy
 from irleed.rollout import DeviceBackend, HostBackend, greedy_action
 from irleed.simulation.critics import (
@@ -26,9 +26,9 @@ from irleed.simulation.critics import (
     Stages,
     by_actor_critic,
     by_imitation,
+    demonstrations_of,
     load_critic,
     save_critic,
-    shown_by,
 )
 
 pytestmark = pytest.mark.optax
@@ -95,7 +95,7 @@ def test_a_policy_is_imitated_from_what_it_does(tmp_path):
     """Every run learns from the same steps, which are the policy's own; and learns something else from them."""
     backend, teacher = HostBackend("Pendulum-v1"), steady_policy()
     try:
-        data = shown_by(backend, jax.random.key(1), teacher, 2, 2)
+        data = demonstrations_of(backend, jax.random.key(1), teacher, 2, 2)
         assert np.array_equal(data.obs[0], data.obs[1]) and data.size.tolist() == [400, 400]
         expected, _ = teacher.predict(np.asarray(data.obs[0]), deterministic=True)
         np.testing.assert_allclose(data.action[0], expected, atol=0.1)
@@ -129,10 +129,10 @@ def steady_policy() -> EnsemblePolicy:
     [
         (["--env", "Pendulum-v1", "--imitate", "cartpole"], "a saved policy, or one of hopper_a"),
         (["--env", "Pendulum-v1", "--imitate", "hopper_a"], "expected 3 inputs and 1 numbers an action"),
-        (["--env", "Pendulum-v1", "--start", "critic.safetensors"], "expected discrete actions, and nobody to imitate"),
+        (["--env", "Pendulum-v1", "--start", "critic.safetensors"], "expected discrete actions, without --imitate"),
         (
             ["--imitate", "cartpole", "--start", "critic.safetensors"],
-            "expected discrete actions, and nobody to imitate",
+            "expected discrete actions, without --imitate",
         ),
         (["--stages", "-1"], "0 or more"),
         (["--num-envs", "0"], "1 or more"),

@@ -28,9 +28,9 @@ from irleed._io.text import name as shown_name
 from irleed._io.text import one_line, printable
 from irleed.errors import ConfigError, DataError
 
-EXPANSION = 100.0  # times its own size that a file may take; real recordings stay below 50
-ALWAYS = 1 << 28  # bytes that any file may take
-EPISODE = 1000  # bytes that an episode takes besides its arrays, while a data set is put together
+EXPANSION = 100.0  # memory that a file may take, relative to its size; real recordings stay below 50
+ALWAYS = 1 << 28  # bytes of memory that any file may take
+EPISODE = 1000  # bytes of overhead per episode while a data set is read
 
 
 class Budget:
@@ -73,23 +73,23 @@ CORRUPT = (
 
 METHODS = {zipfile.ZIP_STORED: "stored", zipfile.ZIP_DEFLATED: "deflated"}  # as NumPy writes entries
 LOCAL = struct.Struct("<6x2H4x3I4x")  # a local header: flags, method, checksum, both sizes
-MOST_CHARACTER = 0x10FFFF  # the last one of Unicode
+MOST_CHARACTER = 0x10FFFF  # the largest code point of Unicode
 SMALL = 1 << 12  # bytes of `format` and `version`, which are read before anything else
 HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-    """The arrays of a kind of file; others are refused, or in another program's file not looked at."""
+    """The arrays in files of one format; others are refused, or not read in a file of another program."""
 
     format: str | None  # None: of another program, without `format` and `version`
     version: int  # the newest; older ones are read too
-    holds: str  # in words, for messages
+    holds: str  # for messages
     required: tuple[str, ...]
     optional: tuple[str, ...]
     writer: str  # the function that writes such files, for messages
-    counted: str = ""  # an entry of one byte for each item ...
-    per_item: Mapping[str, int] = dataclasses.field(default_factory=dict)  # ... for which others have so many at most
+    counted: str = ""  # an entry with one byte for each item ...
+    per_item: Mapping[str, int] = dataclasses.field(default_factory=dict)  # ... and the most bytes per item of others
 
     @property
     def known(self) -> tuple[str, ...]:
@@ -104,9 +104,8 @@ def read_npz(
 
     **Arguments:**
 
-    - `take`: called with the place and the bytes of each array before anything of it is decompressed, to refuse what is
-        too large, as `irleed._io.arrays.Budget.take` does.
-    - `without`: arrays that are neither read nor verified: they are for others to look at where they lie.
+    - `budget`: of memory; arrays are counted before they are decompressed.
+    - `without`: arrays that are neither read nor verified, as the caller reads them lazily.
     """
     where = printable(path)
     expected = f"a .npz file of {layout.holds}"

@@ -1,11 +1,11 @@
-"""Files and folders written atomically and locked, checksums, and what the file system refuses as one line.
+"""Atomic and locked files and folders, checksums, and errors of the file system in one line.
 
 Everything is written under a temporary name beside its place (`.irleed-<8 hex digits>-<name>.part`) and renamed. A
 killed process leaves such a name behind; `sweep` removes those and nothing else.
 
-A lock is the operating system's (`flock`), which ends with its process however that ends. On a file system without it,
-the existence of the lock file is the lock, and that of a dead process is taken over. The file names the process that
-holds it."""
+A lock is the operating system's (`flock`), which is released when its process ends. On a file system without `flock`,
+the existence of the lock file is the lock, and a dead process's file is reused. The file names the process that holds
+it."""
 
 import contextlib
 import errno
@@ -31,7 +31,7 @@ CHUNK = 1 << 25  # bytes of an array that are read and hashed together
 TEMPORARY = re.compile(r"\.irleed-[0-9a-f]{8}-.*\.part", re.DOTALL)
 LONGEST = 40  # characters of a name that its temporary name keeps: file systems allow 255 bytes
 CHECKSUM = "checksum"  # the key of a JSON object's own
-RESUME = "solve this, then go on with --resume: only the last interval is lost"
+RESUME = "fix this, then continue with --resume: only the last interval is lost"
 
 
 def temporary(path: Path) -> Path:
@@ -43,7 +43,7 @@ def temporary(path: Path) -> Path:
 def replacing(path: Path) -> Iterator[Path]:
     """A temporary name to write a file or a folder under; it becomes `path` at the end, or is removed on any error.
 
-    A device or pipe is not replaced: those of a system, such as /dev/null, are everyone's.
+    A device or pipe, such as /dev/null, is not replaced.
     """
     if path.exists() and not (path.is_file() or path.is_dir()):
         raise OSError(errno.EINVAL, "a device or pipe", os.fspath(path))
@@ -189,7 +189,7 @@ NO_LINK = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 
 @contextlib.contextmanager
 def locked(path: Path, where: str) -> Iterator[bool]:
-    """Hold the lock file `path`, and remove it at the end; yields whether a dead process had left it.
+    """Hold the lock file `path`, and remove it at the end; yields whether it was left by a dead process.
 
     `where` is the place that the error names if another process holds the lock.
     """
@@ -201,7 +201,7 @@ def locked(path: Path, where: str) -> Iterator[bool]:
 
 
 def _acquire(path: Path, where: str) -> tuple[int, bool]:
-    """The open and locked file, and whether a dead process had left it."""
+    """The open and locked file, and whether it was left by a dead process."""
     left = False
     while True:
         try:

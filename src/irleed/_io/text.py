@@ -1,7 +1,7 @@
 """Text of unknown origin, made safe to show on a terminal, in a message, in CSV, in Markdown and in a shell command.
 
-Names and messages come from files that others wrote. A terminal acts on escape sequences, a spreadsheet on formulas, a
-Markdown renderer on HTML; none of them gets to see any.
+Names and messages come from files of others. Terminals interpret escape sequences, spreadsheets formulas, and Markdown
+renderers HTML: all are escaped.
 """
 
 import hashlib
@@ -9,15 +9,15 @@ import os
 import re
 import shlex
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from rich.console import Console
 from rich.text import Text
 
 LONGEST_NAME, LONGEST_LINE, LONGEST_SAID = 100, 200, 5_000  # characters
 FORMULA = re.compile(r"\s*[=+\-@\t\r\n＝＋－＠]")  # what a spreadsheet may evaluate, by OWASP's list
-HIDDEN = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")  # Unicode categories of characters that are not there to be seen
-SEEN = "\n\t\u200c\u200d"  # but for these: joiners are part of Persian words and of emoji
+HIDDEN = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")  # Unicode categories of invisible characters
+SEEN = "\n\t\u200c\u200d"  # except these: joiners are part of Persian words and of emoji
 
 
 def escaped(value: object) -> str:
@@ -45,8 +45,14 @@ def shortened(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
+def several(parts: Sequence[object], most: int = 8, count: int | None = None) -> str:
+    """``a, b, c and 4 more``: the first parts of a list of `count`, which is their number by default."""
+    left = (len(parts) if count is None else count) - most
+    return ", ".join(map(str, parts[:most])) + (f" and {left} more" if left > 0 else "")
+
+
 def distinct(text: str, most: int) -> str:
-    """The text or, of a long one, its beginning and a checksum, which tells it from others that begin like it."""
+    """The text or, of a long one, its beginning and a checksum, to distinguish texts with the same beginning."""
     if len(text) <= most:
         return text
     return f"{text[: most - 9]}…{hashlib.sha256(text.encode(errors='surrogatepass')).hexdigest()[:8]}"
@@ -63,7 +69,7 @@ def cell(value: object) -> Text:
 
 
 def say(console: Console, *lines: str) -> None:
-    """Print lines as they are: no markup, no colours, no pictures, no line breaks in the middle of a path."""
+    """Print lines verbatim: no markup, colours or emoji, and no wrapping."""
     for line in lines:
         text = shortened(escaped(line), LONGEST_SAID)
         console.print(text, markup=False, emoji=False, highlight=False, soft_wrap=True)
@@ -82,7 +88,7 @@ def csv_cell(value: object) -> object:
 
 
 def markdown(value: object, most: int = 1_000) -> str:
-    """Text to be read as it is in Markdown: one line without markup, HTML, formulas or links."""
+    """Text escaped for Markdown: one line without markup, HTML, formulas or links."""
     shown = "".join(c if c.isprintable() else " " for c in shortened(str(value), most))
     shown = shown.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     shown = re.sub(r"([\\`*_{}\[\]#|~!$]|:(?=//)|(?<=www)\.)", r"\\\1", shown, flags=re.IGNORECASE)

@@ -2,8 +2,8 @@
 
 - `tabular`: IRLEED in a finite MDP; maximum-entropy IRL is its special case.
 - `iq`: IRLEED with networks on inverse soft Q-learning; IQ-Learn is its special case.
-- `baselines`: behaviour cloning, ILEED and SQIL. `experts`: agents that learn from the true reward.
-- `base` and `agent` have the interfaces of algorithms on networks, `training` and `interaction` the loops.
+- `baselines`: behaviour cloning, ILEED and SQIL. `experts`: agents trained on the true reward.
+- `base` and `agent` have the interfaces of algorithms on networks, `training` the loops.
 """
 
 from irleed.algorithms.agent import AbstractAgent

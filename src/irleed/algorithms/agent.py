@@ -1,6 +1,7 @@
-"""Agents: algorithms that also learn from transitions of their own, and the replay buffer they learn from."""
+"""Agents: algorithms that also learn from transitions of their own; their replay buffer, and critics of vectors."""
 
 import abc
+from collections.abc import Sequence
 from typing import Any
 
 import equinox as eqx
@@ -12,45 +13,47 @@ from irleed._typing import Array, Bool, Float, Int, Key, Scalar, Shaped
 from irleed.algorithms.base import AbstractAlgorithm, TrainInfo, TrainState, adam_step, cosine_decay, initial_state
 from irleed.data.transitions import Inputs, Row, Transitions
 from irleed.envs.step import Actions, Transition
+from irleed.model.actions import SquashedGaussian
+from irleed.model.networks import Activation, Mlp
 
 
 class Replay(eqx.Module):
-    """A ring of transitions; `valid` ones alone are counted and drawn."""
+    """A ring buffer of transitions; only `valid` ones are stored."""
 
     ring: Transition  # leading axis: capacity
     added: Int[Array, ""]
 
     @classmethod
     def empty(cls, one: Transition, capacity: int) -> "Replay":
-        """Room for so many transitions like this one."""
+        """An empty buffer for `capacity` transitions of the shapes and types of `one`."""
         ring = jax.tree.map(lambda leaf: jnp.zeros((capacity, *jnp.shape(leaf)), jnp.result_type(leaf)), one)
         return cls(ring, jnp.asarray(0, jnp.int32))
 
     @property
     def capacity(self) -> int:
-        """How many it holds at most."""
+        """The number of transitions that it can hold."""
         return self.ring.reward.shape[0]
 
     @property
     def size(self) -> Int[Array, ""]:
-        """How many it holds."""
+        """The number of transitions that it holds."""
         return jnp.minimum(self.added, self.capacity)
 
     def add(self, seen: Transition) -> "Replay":
-        """With several more, along a leading axis, those that are not steps at all left out; the oldest make room."""
+        """Add the valid transitions of a batch; they overwrite the oldest."""
         place = (self.added + jnp.cumsum(seen.valid, dtype=jnp.int32) - 1) % self.capacity
         place = jnp.where(seen.valid, place, self.capacity)  # beyond the end: dropped
         ring = jax.tree.map(lambda all_, new: all_.at[place].set(new, mode="drop"), self.ring, seen)
         return Replay(ring, self.added + jnp.sum(seen.valid, dtype=jnp.int32))
 
     def sample(self, key: Key, count: int) -> Transition:
-        """So many, drawn with replacement; of an empty buffer, zeros."""
+        """A batch of `count` transitions, sampled with replacement; zeros from an empty buffer."""
         rows = jax.random.randint(key, (count,), 0, jnp.maximum(self.size, 1))
         return jax.tree.map(lambda leaf: leaf[rows], self.ring)
 
 
 class AgentState(eqx.Module):
-    """What is learnt, the parameters that follow it slowly, and what was played."""
+    """Learner, target parameters and replay buffer."""
 
     learner: TrainState
     target: Any
@@ -62,13 +65,13 @@ class AbstractAgent(AbstractAlgorithm):
 
     **Fields:**
 
-    - `steps`: steps in the environment, of all its copies together.
-    - `num_envs`: copies of the environment that one run acts in side by side.
-    - `gradient_steps`: updates by Adam after each copy has taken a step.
+    - `steps`: environment steps, summed over its copies.
+    - `num_envs`: copies of the environment that a run acts in, in parallel.
+    - `gradient_steps`: gradient steps (Adam) for each step of all copies.
     - `buffer_size`: transitions that the replay buffer holds.
     - `learning_starts`: the first steps, which only fill the replay buffer.
-    - `exploration`: the share of uniformly random actions.
-    - `tau`: the share of the parameters by which the target network follows at each update; 1 is at once.
+    - `exploration`: the fraction of uniformly random actions.
+    - `tau`: the rate of the target network's exponential moving average; 1 copies the parameters at each update.
     """
 
     num_envs: eqx.AbstractVar[int]
@@ -80,12 +83,19 @@ class AbstractAgent(AbstractAlgorithm):
 
     @property
     def rounds(self) -> int:
-        """In each of which every copy of the environment takes a step."""
+        """The number of rounds; in each, every copy of the environment takes one step."""
         return -(-self.steps // self.num_envs)
 
     @abc.abstractmethod
     def loss(self, key: Key, parameters: Any, target: Any, replayed: Transition, demonstrated: Any) -> Float[Array, ""]:
-        """The loss of a batch from the replay buffer and a demonstrated one, a `Row`; None for experts."""
+        """The loss of a replayed batch and of a demonstrated one, a `Row`, which is None for experts."""
+
+
+def with_replayed(demonstrated: Row, replayed: Transition) -> Row:
+    """A demonstrated batch, then as many replayed transitions, each with the demonstrator of one of the batch."""
+    continuation, who = jnp.where(replayed.terminated, 0.0, 1.0), demonstrated.demonstrator
+    paired = Row(replayed.obs, replayed.next_obs, replayed.action, continuation, who, demonstrated.initial)
+    return jax.tree.map(lambda *leaves: jnp.concatenate(leaves), demonstrated, paired)
 
 
 def init(
@@ -96,14 +106,14 @@ def init(
     data: Transitions | None = None,
     demonstrators: int = 0,
 ) -> AgentState:
-    """Before the first step; of `example` only shapes and types matter."""
+    """The state before the first step; of `example` only shapes and types matter."""
     inputs = Inputs.plain(example.obs) if data is None else data.inputs
     parameters = agent.parameters(key, inputs, actions, demonstrators)
     return AgentState(initial_state(parameters), parameters, Replay.empty(example, agent.buffer_size))
 
 
 def act(agent: AbstractAgent, key: Key, state: AgentState, obs: Shaped[Array, "E *obs"]) -> Shaped[Array, "E ..."]:
-    """An action to learn from, in every copy of the environment."""
+    """An exploratory action for every copy of the environment."""
     policy = agent.policy(state.learner.parameters)
 
     def one(own: Key, seen: Shaped[Array, "*obs"]) -> Shaped[Array, "..."]:
@@ -118,7 +128,7 @@ def act(agent: AbstractAgent, key: Key, state: AgentState, obs: Shaped[Array, "E
 def update(
     agent: AbstractAgent, key: Key, state: AgentState, data: Transitions | None = None
 ) -> tuple[AgentState, TrainInfo]:
-    """The updates of one round; info is that of the last."""
+    """The updates of one round; info is that of the last update."""
     keys, few = (
         jax.random.split(key, agent.gradient_steps),
         min(agent.gradient_steps, 4),
@@ -130,13 +140,15 @@ def update(
 def _update(
     agent: AbstractAgent, key: Key, state: AgentState, data: Transitions | None
 ) -> tuple[AgentState, TrainInfo]:
-    """One step of Adam on a batch of what was played and, if there are demonstrations, one of them."""
-    played_key, shown_key = jax.random.split(key)
-    played = state.replay.sample(played_key, agent.batch_size)
-    shown = None if data is None else data.sample(shown_key, agent.batch_size)
+    """One step of Adam on a replayed batch and, if there are demonstrations, on a demonstrated one."""
+    replay_key, data_key = jax.random.split(key)
+    replayed = state.replay.sample(replay_key, agent.batch_size)
+    demonstrated = None if data is None else data.sample(data_key, agent.batch_size)
     ready = state.replay.size >= agent.learning_starts
     learn = one_by_one(_learn, state.learner.parameters)
-    learner, target, info = learn(agent, jax.random.fold_in(key, 2), state.learner, state.target, played, shown, ready)
+    learner, target, info = learn(
+        agent, jax.random.fold_in(key, 2), state.learner, state.target, replayed, demonstrated, ready
+    )
     return AgentState(learner, target, state.replay), info
 
 
@@ -145,15 +157,15 @@ def _learn(
     key: Key,
     learner: TrainState,
     target: Any,
-    played: Transition,
-    shown: Row | None,
+    replayed: Transition,
+    demonstrated: Row | None,
     ready: Bool[Array, ""],
 ) -> tuple[TrainState, Any, TrainInfo]:
-    """Learner and target after a step of Adam; as they were as long as there is too little to learn from."""
+    """Learner and target after a step of Adam; unchanged before `learning_starts`."""
     factor = cosine_decay(learner.step, agent.rounds * agent.gradient_steps) if agent.anneal_lr else 1.0
 
-    def loss(parameters):
-        return agent.loss(key, parameters, target, played, shown)
+    def loss(parameters: Any):
+        return agent.loss(key, parameters, target, replayed, demonstrated)
 
     moved, info = adam_step(loss, agent.learning_rates(), factor, learner)
     follows = jax.tree.map(lambda old, new: old + agent.tau * (new - old), target, moved.parameters)
@@ -162,5 +174,38 @@ def _learn(
 
 
 def observe(state: AgentState, seen: Transition) -> AgentState:
-    """Remember a step of every copy."""
+    """Add a step of every copy to the replay buffer."""
     return AgentState(state.learner, state.target, state.replay.add(seen))
+
+
+class Critics(eqx.Module):
+    """One critic or several, Q(s, a); policies follow the minimum."""
+
+    networks: Mlp  # leading axis: critics
+
+    @classmethod
+    def init(
+        cls, key: Key, count: int, inputs: Inputs, actions: int, hidden: Sequence[int], activation: Activation
+    ) -> "Critics":
+        """`count` independently initialised critics; they take actions scaled to bounds from -1 to 1."""
+        centre, spread = jnp.ravel(inputs.centre), jnp.ravel(inputs.spread)
+        both = Inputs(jnp.pad(centre, (0, actions)), jnp.pad(spread, (0, actions), constant_values=1.0))
+        keys = jax.random.split(key, count)
+        return cls(jax.vmap(lambda each: Mlp.init(each, both, (*hidden, 1), activation))(keys))
+
+    def __call__(self, obs: Float[Array, "B ..."], unit: Float[Array, "B A"]) -> Float[Array, "C B"]:
+        """The values of a batch by each critic."""
+        both = jnp.concatenate([obs.reshape(len(obs), -1), unit], -1)
+        return jax.vmap(lambda network: jax.vmap(network)(both)[:, 0])(self.networks)
+
+
+def soft_value(
+    key: Key,
+    critics: Critics,
+    policy: SquashedGaussian,
+    obs: Float[Array, "B ..."],
+    temperature: Scalar | Float[Array, " B"],
+) -> Float[Array, " B"]:
+    r"""$V(s) = E_{a \sim \pi}[\min Q(s, a) - T \log\pi(a|s)]$ by one sample in each state; differentiable in both."""
+    unit, log_prob = policy.sample_unit(key)
+    return jnp.min(critics(obs, unit), 0) - temperature * log_prob

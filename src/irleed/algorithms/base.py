@@ -1,4 +1,4 @@
-"""What every algorithm on networks has in common: its settings, a state, a step of Adam on its loss.
+"""The interface of algorithms on networks: settings, state, and a step of Adam on a loss.
 
 An algorithm is an `eqx.Module` whose fields are its settings. `update(key, state, data)` describes one run on one data
 set; seeds and settings are leading axes outside. Real-valued settings are leaves, so that a sweep is one program.
@@ -8,7 +8,7 @@ import abc
 import dataclasses
 import math
 from collections.abc import Callable
-from typing import Any, Literal, get_args, get_origin
+from typing import Any, ClassVar, Literal, get_args, get_origin
 
 import equinox as eqx
 import jax
@@ -22,12 +22,14 @@ from irleed.data.transitions import Inputs, Row, Transitions
 from irleed.envs.step import Actions
 from irleed.errors import ConfigError
 from irleed.model.demonstrators import Description
-from irleed.policies.actor import Actor
+from irleed.policies.base import Actor
 from irleed.policies.ensemble import MOST_LAYERS
 
 ActionKind = Literal["discrete", "continuous"]
-MOST_WHOLE, WIDEST = (1 << 31) - 1, 1 << 16  # of whole numbers, and of the units of a layer
-# What settings of these names can be, in all algorithms; others may be 0 or more.
+MOST_WHOLE, WIDEST = (1 << 31) - 1, 1 << 16  # largest integer setting, and most units of a layer
+# Settings with which algorithms learn from vectors, from the data alone.
+FOR_VECTORS: dict[str, Any] = {"hidden": (128, 128), "activation": "relu", "batch_size": 64}
+# Ranges of settings by name, in all algorithms; others are 0 or more.
 RANGES: dict[str, tuple[float, float]] = {
     **dict.fromkeys(("steps", "batch_size", "num_envs", "gradient_steps", "buffer_size", "embedding"), (1, MOST_WHOLE)),
     **dict.fromkeys(("discount", "tau", "replay_fraction", "exploration"), (0, 1)),
@@ -52,8 +54,9 @@ class TrainInfo(eqx.Module):
 
 
 class AbstractAlgorithm(eqx.Module):
-    """Settings, parameters and a policy; see `AbstractOffline` and `irleed.algorithms.agent.AbstractAgent`."""
+    """An algorithm on networks; see `AbstractOffline` and `irleed.algorithms.agent.AbstractAgent`."""
 
+    action_kinds: ClassVar[tuple[ActionKind, ...]]  # the kinds of actions that it can learn from
     steps: eqx.AbstractVar[int]
     batch_size: eqx.AbstractVar[int]
     anneal_lr: eqx.AbstractVar[bool]  # whether learning rates decay to zero, see `cosine_decay`
@@ -61,11 +64,6 @@ class AbstractAlgorithm(eqx.Module):
     def __check_init__(self) -> None:
         for field in dataclasses.fields(self):
             _check_setting(f"{type(self).__name__}.{field.name}", field, getattr(self, field.name))
-
-    @property
-    @abc.abstractmethod
-    def action_kinds(self) -> tuple[ActionKind, ...]:
-        """The kinds of actions that it can learn from."""
 
     @abc.abstractmethod
     def parameters(self, key: Key, inputs: Inputs, actions: Actions, demonstrators: int) -> Any:
@@ -87,7 +85,7 @@ class AbstractAlgorithm(eqx.Module):
     def describe(
         self, parameters: Any, obs: Shaped[Array, "..."], action: Shaped[Array, "..."], who: Int[Array, ""]
     ) -> Description:
-        """How an action of demonstrator `who` in one state is described."""
+        """Likelihood and bias of an action of demonstrator `who` in one state."""
 
 
 class AbstractOffline(AbstractAlgorithm):
@@ -98,8 +96,8 @@ class AbstractOffline(AbstractAlgorithm):
         """The loss of a batch."""
 
 
-def _check_setting(where: str, field: dataclasses.Field, value: Any) -> None:
-    """Refuse a string that is none of the choices, and a number out of range."""
+def _check_setting(where: str, field: dataclasses.Field[Any], value: Any) -> None:
+    """Refuse unknown choices and numbers out of range."""
     if get_origin(field.type) is Literal:
         if value not in get_args(field.type):
             expected = " or ".join(map(repr, get_args(field.type)))
@@ -125,7 +123,7 @@ def initial_state(parameters: Any) -> TrainState:
 def adam_step(
     loss: Callable[[Any], Float[Array, ""]], learning_rates: dict[str, Scalar], factor: Scalar, state: TrainState
 ) -> tuple[TrainState, TrainInfo]:
-    """One step of Adam, each field of the parameters at its own rate times `factor`; all fields must have a rate."""
+    """One step of Adam, each field of the parameters at its own learning rate times `factor`."""
     found, gradient = jax.value_and_grad(loss)(state.parameters)
     direction: Any
     direction, optimiser = optax.scale_by_adam().update(gradient, state.optimiser)
@@ -140,8 +138,13 @@ def adam_step(
     return new, TrainInfo(found)
 
 
+def rate_of(learning_rate: Scalar | None) -> Scalar:
+    """A learning rate; 0 for None, which holds the parameters fixed."""
+    return 0.0 if learning_rate is None else learning_rate
+
+
 def cosine_decay(step: Int[Array, ""], steps: int) -> Float[Array, ""]:
-    """A factor that decays from 1 to 0 along half a cosine, so that the last parameters have converged."""
+    """Cosine decay from 1 to 0."""
     return 0.5 * (1 + jnp.cos(jnp.pi * jnp.minimum(step / steps, 1.0))).astype(jnp.float32)
 
 
@@ -154,13 +157,8 @@ def init(algorithm: AbstractOffline, key: Key, data: Transitions, actions: Actio
     return initial_state(algorithm.parameters(key, data.inputs, actions, demonstrators))
 
 
-def update(algorithm: AbstractOffline, key: Key, state: TrainState, data: Transitions) -> tuple[TrainState, TrainInfo]:
-    """One step of Adam on a batch sampled from the data."""
-    return update_on(algorithm, state, data.sample(key, algorithm.batch_size))
-
-
 def update_on(algorithm: AbstractOffline, state: TrainState, batch: Row) -> tuple[TrainState, TrainInfo]:
-    """One step of Adam on a batch, whose observations may be of any type."""
+    """One step of Adam on a batch; observations of any type are converted to single precision."""
     seen = (batch.obs, batch.next_obs, batch.initial)
     batch = eqx.tree_at(
         lambda b: (b.obs, b.next_obs, b.initial), batch, [jnp.asarray(each, jnp.float32) for each in seen]
@@ -181,10 +179,9 @@ def train(
 def advance(
     algorithm: AbstractOffline, loop_key: Key, state: TrainState, data: Transitions, steps: int
 ) -> tuple[TrainState, TrainInfo]:
-    """So many more steps of `update`; a run cut into parts is the same run.
+    """`steps` more updates, each on a sampled batch; a run in several parts equals the whole run.
 
-    The rows of all batches are sampled ahead, in eight bytes a row: on a CPU, sampling takes a sixth of a step
-    otherwise.
+    The rows of all batches are sampled beforehand, eight bytes a row: on a CPU, sampling would take a sixth of a step.
     """
     numbers = state.step + jnp.arange(steps)
     ahead = jax.vmap(lambda number: data.draw(jax.random.fold_in(loop_key, number), algorithm.batch_size))(numbers)

@@ -1,4 +1,4 @@
-r"""Experts trained on the true reward, from which demonstrators are simulated; IRLEED itself does not need them.
+r"""Experts trained on the true reward, to simulate demonstrators from; IRLEED itself does not need them.
 
 Discrete actions: soft Q-learning, $Q \leftarrow r + \gamma\,T \log\sum_a \exp(Q'/T)$. Vectors: soft actor-critic
 (Haarnoja et al., 2018).
@@ -13,19 +13,18 @@ import jax.numpy as jnp
 import optax
 
 from irleed._typing import Array, Float, Int, Key, Scalar, Shaped
-from irleed.algorithms.agent import AbstractAgent
+from irleed.algorithms.agent import AbstractAgent, Critics, soft_value
 from irleed.algorithms.base import ActionKind
-from irleed.algorithms.critics import Critics, soft_value
 from irleed.data.transitions import Inputs, Transitions
 from irleed.envs.step import Actions, Bounds, Transition
 from irleed.model.actions import SquashedGaussian, Squashing
 from irleed.model.demonstrators import Description
 from irleed.model.networks import Mlp
-from irleed.policies.actor import Actor
+from irleed.policies.base import Actor
 
 
 class AbstractExpert(AbstractAgent):
-    """An agent whose parameters have an `actor`, and zeros for `demonstrators`: they are treated alike."""
+    """An agent that treats demonstrators alike; its parameters have an `actor`, and zeros as `demonstrators`."""
 
     def policy(self, parameters: Any) -> Actor:
         """The learnt policy."""
@@ -43,7 +42,7 @@ class AbstractExpert(AbstractAgent):
 
 
 class SoftQParameters(eqx.Module):
-    """The policy, whose network is Q, and a zero for each demonstrator: they are treated alike."""
+    """The policy, whose network is Q, and log precision 0 for each demonstrator: they are treated alike."""
 
     actor: Actor
     demonstrators: Float[Array, " D"]
@@ -68,14 +67,10 @@ class SoftQParameters(eqx.Module):
 
 
 class AbstractSoftQ(AbstractExpert):
-    """An agent that learns one Q by soft Bellman errors and treats demonstrators alike."""
+    """Soft Q-learning that treats demonstrators alike."""
 
+    action_kinds: ClassVar[tuple[ActionKind, ...]] = ("discrete",)
     learning_rate: eqx.AbstractVar[Scalar]
-
-    @property
-    def action_kinds(self) -> tuple[ActionKind, ...]:
-        """Discrete actions."""
-        return ("discrete",)
 
     def learning_rates(self) -> dict[str, Scalar]:
         """The learning rate of each field of the parameters."""
@@ -83,9 +78,9 @@ class AbstractSoftQ(AbstractExpert):
 
 
 class SoftQExpert(AbstractSoftQ):
-    """A soft-Q agent on the true reward.
+    """Soft Q-learning on the true reward.
 
-    - `temperature`: of policy and values; `exploration`: the share of uniformly random actions on top.
+    - `temperature`: of policy and values; `exploration`: the fraction of uniformly random actions.
     - `start`: a critic to continue from, instead of a new one.
     - Others as those of `irleed.algorithms.agent.AbstractAgent`.
     """
@@ -123,7 +118,7 @@ class SoftQExpert(AbstractSoftQ):
 
 
 def soft_target(
-    target: SoftQParameters, reward, next_obs, terminated, discount: Scalar, temperature: Scalar
+    target: SoftQParameters, reward: Array, next_obs: Array, terminated: Array, discount: Scalar, temperature: Scalar
 ) -> Float[Array, ""]:
     r"""$r + \gamma\,T \log\sum_a \exp(Q(s', a)/T)$, and $r$ alone where $s'$ is terminal."""
     after = temperature * target.actor(next_obs).log_partition()
@@ -131,7 +126,7 @@ def soft_target(
 
 
 class SacParameters(eqx.Module):
-    """Actor, two critics, the log temperature; and a zero for each demonstrator: they are treated alike."""
+    """Actor, two critics, log temperature; and log precision 0 for each demonstrator: they are treated alike."""
 
     actor: Actor
     critics: Critics
@@ -142,10 +137,11 @@ class SacParameters(eqx.Module):
 class SacExpert(AbstractExpert):
     """Soft actor-critic with two critics.
 
-    - `target_entropy`: of each number of an action, scaled to bounds from -1 to 1; the temperature adapts to it.
+    - `target_entropy`: for each dimension of the action, scaled to bounds from -1 to 1; the temperature adapts to it.
     - Others as those of `irleed.algorithms.iq.SacIrleed`.
     """
 
+    action_kinds: ClassVar[tuple[ActionKind, ...]] = ("continuous",)
     exploration: ClassVar[float] = 0.0  # pyright: ignore[reportIncompatibleVariableOverride]  # a constant
     hidden: tuple[int, ...] = eqx.field(static=True, default=(256, 256))
     steps: int = eqx.field(static=True, default=500_000)
@@ -159,11 +155,6 @@ class SacExpert(AbstractExpert):
     discount: Scalar = 0.99
     target_entropy: Scalar = -1.0
     tau: Scalar = 0.005
-
-    @property
-    def action_kinds(self) -> tuple[ActionKind, ...]:
-        """Vectors."""
-        return ("continuous",)
 
     def parameters(self, key: Key, inputs: Inputs, actions: Actions, demonstrators: int) -> SacParameters:
         """The initial parameters."""

@@ -1,13 +1,13 @@
 r"""`irleed.curate`: weights of episodes, for training other policies on the same data.
 
-Where skill is estimated, an episode weighs $\max(k_e, 0)^2$, $k_e$ being the skill in it: 1 is what the others would
-do, 0 as good as random actions. Skill has no units, is relative to what the situations allow, and is shrunk towards the
-demonstrator's where an episode is short.
+Where skill is estimated, the weight of an episode is $\max(k_e, 0)^2$, where $k_e$ is the skill in it: 1 for actions as
+the other demonstrators' values recommend, 0 as good as random. Skill has no units, is relative to the best action in
+each situation, and is shrunk towards the demonstrator's where an episode is short.
 
-Other fits have no skill: an episode of demonstrator $i$ weighs $\frac{\beta_i}{1 + b_i^2}\,e^{\ell - \bar\ell}$:
-the precision of its demonstrator times the share of their values that is not bias, $b_i$ being the size of the bias
-relative to the shared values; and how probable its actions are under the shared policy, $\ell$ being their mean log
-probability and $\bar\ell$ that of all transitions.
+Other fits have no skill: the weight of an episode of demonstrator $i$ is $\frac{\beta_i}{1 + b_i^2}\,e^{\ell -
+\bar\ell}$: precision times the fraction of the demonstrator's values that is not bias ($b_i$ is the size of the bias
+relative to the shared values), times the likelihood of the actions under the shared policy ($\ell$ is their mean log
+probability, $\bar\ell$ that of all transitions).
 
 Either is scaled so that the mean over all transitions is 1.
 """
@@ -80,7 +80,7 @@ class Assessment(eqx.Module):
         precision = np.array([person.precision.value for person in kept.people], float)
         bias = np.array([0.0 if person.bias is None else person.bias.value for person in kept.people], float)
         if not (precision > 0).all() or not (bias >= 0).all() or len(set(names)) < len(names):
-            got, expected = "an expertise table that is none", "positive precisions, every name once"
+            got, expected = "an invalid expertise table", "positive precisions, every name once"
             refuse(f"{run}, {ANSWER}", got, expected, "fit again")
         skills = [person.skill.value for person in kept.people if person.skill is not None]
         skill = np.array(skills, float) if kept.by_skill else None
@@ -211,8 +211,8 @@ def weigh(
     """Weigh the episodes, and keep those of most weight until they have this share of all transitions.
 
     Below a share of 1, episodes of less than a fiftieth of the largest weight are not kept, even if fewer are left.
-    Data that the run was not fitted to are refused unless `other_data`: they are new episodes of the same
-    demonstrators, weighed by these. Of 20 episodes or more, weights whose effective sample size is below 10 % of the
+    Data that the run was not fitted to are refused unless `other_data`: new episodes of the same demonstrators, with
+    their weights. Of 20 episodes or more, weights whose effective sample size is below 10 % of the
     episodes and below 10 are refused unless `allow_few`.
     """
     if not 0 < share <= 1:
@@ -224,7 +224,7 @@ def weigh(
     found = None if run.fingerprint is None else fingerprint(data)
     if not other_data and found is not None and found != run.fingerprint:
         got, expected = f"SHA-256 {found[:8]}...", f"{str(run.fingerprint)[:8]}..., the data of the run"
-        remedy = "curate the data that were fitted, or say --other-data for new episodes of the same demonstrators"
+        remedy = "curate the data that were fitted, or give --other-data for new episodes of the same demonstrators"
         raise SpaceError("data", got=got, expected=expected, remedy=remedy)
     place = [run.names.index(name) for name in data.names]
     precision, bias = run.precision[place], run.bias[place]
@@ -259,7 +259,7 @@ def _check_finite(score: Float[np.ndarray, " E"]) -> None:
     """Refuse scores that are not finite."""
     if not np.isfinite(score).all():
         episode = int(np.argmin(np.isfinite(score)))
-        got, remedy = f"a score of {score[episode]}", "fit again: policy or expertise are out of all bounds"
+        got, remedy = f"a score of {score[episode]}", "fit again: policy or expertise are not finite"
         raise DataError(f"data, episode {episode}", got=got, expected="a finite number", remedy=remedy)
 
 
@@ -271,13 +271,13 @@ def effective_size(weight: Float[np.ndarray, " E"]) -> float:
 def _check_size(weight: Float[np.ndarray, " E"], allow_few: bool) -> None:
     """Refuse weights with too small an effective sample size."""
     if not (weight > 0).any():
-        remedy = "do not weigh by this fit: by the others' values, nobody acts better than at random"
+        remedy = "do not use this fit for weights: by its values, no demonstrator is better than random"
         raise DataError("weights", got="skill of 0 or less in every episode", expected="some above 0", remedy=remedy)
     size, episodes = effective_size(weight), len(weight)
     if not allow_few and episodes >= MANY and size < min(FEWEST, FEWEST_SHARE * episodes):
         got = f"an effective sample size of {size:.1f} of {episodes} episodes"
         expected = f"at least {min(FEWEST, FEWEST_SHARE * episodes):.0f}"
-        remedy = "say --allow-few to accept them"
+        remedy = "give --allow-few to accept them"
         raise DataError("weights", got=got, expected=expected, remedy=remedy)
 
 

@@ -18,7 +18,7 @@ from irleed.report.markup import data_uri
 from irleed.rollout import demonstrated
 
 VERSION = 1
-MOST_LOOKED_AT = 20_000  # transitions, as many of each demonstrator: images take long
+MOST_LOOKED_AT = 20_000  # transitions, as many of each demonstrator: images are slow
 BATCH = 2_000
 MOST_POINTS = 600  # of the projection
 MOST_PEOPLE = 12  # demonstrators whose situations are listed
@@ -64,7 +64,7 @@ def departures(data: Demonstrations, policy: EnsemblePolicy, seed: int = 0) -> d
 
 
 def frame(observation: Shaped[np.ndarray, "..."]) -> str | None:
-    """An observation that is an image, or a stack of grey ones (the last is shown), as a small picture; else None."""
+    """An image observation, or the last of stacked grey ones, as a small picture; None for other observations."""
     if observation.dtype != np.uint8 or observation.ndim not in (2, 3):
         return None
     image = observation
@@ -81,7 +81,7 @@ def frame(observation: Shaped[np.ndarray, "..."]) -> str | None:
 
 
 def _even(owner: Int[np.ndarray, " N"], most: int, seed: int) -> Int[np.ndarray, " M"]:
-    """Rows in order: all if there are few, else about as many of each demonstrator, drawn at random."""
+    """Rows in order: all if there are few, else about as many of each demonstrator, sampled at random."""
     if len(owner) <= most:
         return np.arange(len(owner))
     order = np.random.default_rng(seed).permutation(len(owner))

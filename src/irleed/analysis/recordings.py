@@ -46,7 +46,7 @@ def write(folder: Path, env_id: str, policy: Policy, seed: int) -> None:
     """Record an episode by greedy actions in a run directory; or the reason why that failed."""
     head = {"format": "irleed-film", "version": VERSION, "env": env_id, "seed": seed}
     try:
-        film = played(env_id, policy, seed)
+        film = recorded(env_id, policy, seed)
         moving, still = animated(film.frames), strip(film.frames)
     except Exception as error:  # rendering is the environment's own code: it may raise anything
         write_json(folder / "film.json", head | {"reason": one_line(error)[:LONGEST_REASON]})
@@ -58,8 +58,8 @@ def write(folder: Path, env_id: str, policy: Policy, seed: int) -> None:
     write_json(folder / "film.json", head | facts)
 
 
-def played(env_id: str, policy: Policy, seed: int) -> Film:
-    """A whole episode, played once for its length, and again to render the frames that are kept."""
+def recorded(env_id: str, policy: Policy, seed: int) -> Film:
+    """An episode, run once for its length, and again to render the frames that are kept."""
     with _stage(env_id, seed) as (env, engine):
         length = sum(1 for _ in _rewards(env, policy))
         every = -(-length // (MOST_FRAMES - 1))
@@ -73,7 +73,7 @@ def played(env_id: str, policy: Policy, seed: int) -> Film:
 
 
 def _rewards(env: HostEnv, policy: Policy) -> Iterator[float]:
-    """Play an episode in the first lane, and yield the rewards."""
+    """Run an episode in the first lane, and yield the rewards."""
     for _ in range(LONGEST):
         # Lanes show states of a finite MDP as one-hot vectors; its policies take their numbers.
         seen = env.obs if policy.observation_shape else env.obs.argmax(-1)
@@ -113,7 +113,7 @@ def _stage(env_id: str, seed: int) -> Iterator[tuple[HostEnv, Any]]:
         for name, value in NO_SCREEN.items():
             os.environ.setdefault(name, value)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # from renderers, about which users of a fit can do nothing
+        warnings.simplefilter("ignore")  # from renderers, which users cannot act on
         engine = gymnasium_lanes(env_id, 1, MODES["next_step"], {"render_mode": "rgb_array"})
         try:
             yield HostEnv(engine, env_id, 1, same_step=False, seed=seed), engine

@@ -21,12 +21,12 @@ Rows = Int[np.ndarray, "B D"] | list[Int[np.ndarray, "..."]]  # of all resamples
 STEPS, MOST_FREQUENT = "steps per episode", "share of the most frequent action"
 CHANGE, SIZE = "mean absolute change of action", "mean absolute action"
 REPEATED, ENTROPY, TRANSITIONS = "share of repeated actions", "entropy of actions", "transitions"
-GIVEN = (STEPS, MOST_FREQUENT, CHANGE)  # what partial correlations hold fixed, where it is known
+GIVEN = (STEPS, MOST_FREQUENT, CHANGE)  # control variables of partial correlations, where they are defined
 SAME_ORDER, FEWEST_RANKED = 0.9, 8  # rank correlation with a trivial statistic that is reported, and of how many people
 
 
 def bootstrap_interval(values: Float[Array, " N"], over: Float[Array, " N"] | None = None) -> tuple[float, float]:
-    """A 95 % bootstrap interval of the mean of values, or of its ratio to the mean of others drawn with them."""
+    """A 95 % bootstrap interval of the mean of values, or of its ratio to the mean of others, resampled together."""
     drawn = np.random.default_rng(0).integers(0, len(values), (MEAN_RESAMPLES, len(values)))
     means = np.asarray(values)[drawn].mean(1)
     low, high = np.quantile(means if over is None else means / np.asarray(over)[drawn].mean(1), TAILS)
@@ -91,8 +91,8 @@ def agreement(
 
     **Arguments:**
 
-    - `values`, `score`: of people, or of episodes; NaN where unknown, which leaves them out.
-    - `given`: what the partial correlation holds fixed.
+    - `values`, `score`: of people or of episodes; NaN where unknown, which are left out.
+    - `given`: control variables of the partial correlation.
     - `group`: the person of each episode; people are resampled with all their episodes.
     """
     known = np.isfinite(values) & np.isfinite(score)
@@ -203,12 +203,12 @@ def trivial_statistics(
 
 
 def control_variables(statistics: Mapping[str, Float[np.ndarray, " G"]]) -> Float[np.ndarray, "K G"]:
-    """The statistics that partial correlations hold fixed."""
+    """The control variables of partial correlations."""
     return np.stack([statistics[name] for name in GIVEN if name in statistics])
 
 
 def nearly_the_same(expertise: Expertise, data: Demonstrations) -> tuple[str, ...]:
-    """A sentence for each trivial statistic that orders demonstrators as their skill does, or the other way round."""
+    """A sentence for each trivial statistic with (nearly) the same or the opposite ranking as skill."""
     skill = np.asarray(expertise.precision if expertise.skill is None else expertise.skill, float)
     what = "precision" if expertise.skill is None else "skill"
     ranked = np.flatnonzero(expertise.ranked & np.isfinite(skill))

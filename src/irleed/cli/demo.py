@@ -46,7 +46,7 @@ HORIZON = 100  # steps of an episode in the gridworld
 
 @dataclass(frozen=True)
 class Demo:
-    """Four demonstrators of uneven skill balance a pole: how good each of them is, and what four methods learn."""
+    """Four demonstrators of uneven skill balance a pole: the skill of each, and what four methods learn."""
 
     out: Path = Path("irleed-demo")
     """Folder for the data, a run of each method, and the report."""

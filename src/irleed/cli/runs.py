@@ -37,7 +37,7 @@ from irleed.runs.checkpoint import Stopped
 from irleed.runs.directory import REPORT
 from irleed.runs.results import METHODS, VALIDATION
 
-LIKELIHOOD = "Log likelihood: of what demonstrators did, on the data that all learnt from; how well they are described."
+LIKELIHOOD = "Log likelihood of the demonstrators' actions on the training data: how well each method describes them."
 RUN = tyro.conf.arg(metavar="RUN")
 OWN = ("settings", "help_settings", "json")  # flags that are no arguments of `irleed.fit`, or other ones
 
@@ -62,7 +62,7 @@ class FitCommand:
     """Folder of the run: checkpoints, metrics, fit.json, policy.safetensors, figures and report.html; nothing is
     written without it."""
     algorithm: MethodName = "irleed"
-    """IRLEED. In an MDP, also maximum-entropy IRL, which takes all demonstrators for equal experts. With networks, also
+    """IRLEED. In an MDP, also maximum-entropy IRL, which treats all demonstrators as equal experts. With networks, also
     IQ-Learn; from the data alone ILEED and behaviour cloning; in an environment SQIL."""
     settings: Annotated[
         tyro.conf.UseAppendAction[tuple[str, ...]], tyro.conf.arg(name="set", metavar="NAME=VALUE")
@@ -88,7 +88,7 @@ class FitCommand:
     """In an MDP: the converged estimate with intervals; the paper's protocol; or that protocol with the dynamics
     unknown, policies being found by soft Q-learning on sampled transitions."""
     planner: PlannerName = "soft"
-    """In an MDP: how demonstrators are supposed to plan, by the paper's equations, or as its released program does."""
+    """In an MDP: how demonstrators are assumed to plan, by the paper's equations, or as its released program does."""
     endless: bool = False
     """In an MDP: plan as if terminal states did not end the episode, as the released program does."""
     discount: float = DISCOUNT
@@ -212,7 +212,7 @@ def highest(rows: tuple[ReturnEstimate, ...]) -> str:
     """A sentence with the highest mean return, and those whose intervals overlap with it."""
     best = max(rows, key=lambda row: row.mean)
     near = [name(row.who) for row in rows if row is not best and not row.high < best.low]
-    others = f"not told apart from it by the intervals: {', '.join(near)}" if near else "no other interval reaches it"
+    others = f"its interval overlaps with those of {', '.join(near)}" if near else "no other interval reaches it"
     return f"Highest mean return: {name(best.who)}; {others}."
 
 

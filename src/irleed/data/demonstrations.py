@@ -166,7 +166,7 @@ class Demonstrations(eqx.Module):
         if not chosen or len(set(chosen)) < len(chosen) or not all(0 <= d < self.demonstrators for d in chosen):
             expected = f"different demonstrators of {listed(self.names)} or their numbers from 0"
             got = list(demonstrators) or "none"
-            raise ConfigError("select", got=got, expected=expected, remedy="see `names` for who is there")
+            raise ConfigError("select", got=got, expected=expected, remedy="see `names` for the demonstrators")
         return self._gather(np.flatnonzero(np.isin(self.owner, chosen)), np.array(chosen))
 
     def split(self) -> list[Episode]:
@@ -224,7 +224,7 @@ class Demonstrations(eqx.Module):
         return found
 
     def validate(self, where: str = "data") -> None:
-        """Raise a `DataError` that names the first thing found wrong."""
+        """Raise a `DataError` for the first problem found."""
         checks.check({name: getattr(self, name) for name in ("obs", "action", *COLUMNS)}, self.names, where)
 
     def _gather(self, chosen: Int[np.ndarray, " K"], demonstrators: Int[np.ndarray, " d"]) -> "Demonstrations":

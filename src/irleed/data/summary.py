@@ -5,11 +5,11 @@
 
 import hashlib
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from irleed._io.text import several
 from irleed._typing import Array, Bool, Float, Int, Shaped
 from irleed.data.conditioning import Outliers, Ranges, choices, measured, sentences
 from irleed.data.demonstrations import Demonstrations
@@ -52,7 +52,7 @@ def few(data: Demonstrations, so: str = "networks give them no intervals and no 
     who = np.flatnonzero(count < FEW)
     if data.demonstrators == 1 or not len(who):
         return []
-    named = _some([f"{data.names[number]!r} ({count[number]})" for number in who])
+    named = several([f"{data.names[number]!r} ({count[number]})" for number in who], MOST_NAMED)
     return [f"too few transitions to rank, fewer than {FEW}: {named}; {so}"]
 
 
@@ -70,7 +70,7 @@ def _narrow(ranges: Ranges, bounds: tuple[np.ndarray, np.ndarray] | None) -> lis
         return []
     ends = [f"{e} ({ranges.minimum[e]:.3g} to {ranges.maximum[e]:.3g} of {low[e]:g} to {high[e]:g})" for e in entries]
     limits = "the range from -1 to 1" if bounds is None else "the environment's bounds"
-    return [f"action entries far narrower than {limits}, as if in another unit: {_some(ends)}"]
+    return [f"action entries far narrower than {limits}, as if in another unit: {several(ends, MOST_NAMED)}"]
 
 
 def _outliers(data: Demonstrations, ranges: Ranges, what: str) -> list[str]:
@@ -107,12 +107,7 @@ def _coarse(ranges: Ranges) -> list[str]:
         return []
     ends = [f"{e} ({ranges.low[e]:.12g} to {ranges.high[e]:.12g})" for e in entries]
     problem = "observation entries whose values single precision hardly tells apart"
-    return [f"{problem}: {_some(ends)}; subtract a constant before agents play in such an environment"]
-
-
-def _some(parts: Sequence[str]) -> str:
-    more = f" and {len(parts) - MOST_NAMED} more" if len(parts) > MOST_NAMED else ""
-    return ", ".join(parts[:MOST_NAMED]) + more
+    return [f"{problem}: {several(ends, MOST_NAMED)}; subtract a constant before agents play in such an environment"]
 
 
 MOST_VALUES = 1000  # of discrete actions in a histogram
@@ -244,7 +239,9 @@ def _histogram(action: np.ndarray) -> dict[int, int] | None:
 def _lone(data: Demonstrations) -> list[str]:
     if data.demonstrators > 1:
         return []
-    return ["there is only one demonstrator, and so nobody to compare; if episodes differ in skill, use by_episode()"]
+    return [
+        "there is only one demonstrator, and none to compare it with; if episodes differ in skill, use by_episode()"
+    ]
 
 
 def _constant(facts: dict[str, Any], what: str) -> list[str]:
@@ -254,7 +251,7 @@ def _constant(facts: dict[str, Any], what: str) -> list[str]:
         return []
     if same == entries:
         return [f"the {what} never changes"]
-    listed = _listed([",".join(str(i) for i in entry) for entry in facts["constant_first"]], same)
+    listed = several([",".join(map(str, entry)) for entry in facts["constant_first"]], MOST_LISTED, same)
     return [f"{same} of {entries} {what} entries never change: {listed}"]
 
 
@@ -263,7 +260,7 @@ def _unused(histogram: dict[int, int] | None) -> list[str]:
     unused = [str(value) for value, count in (histogram or {}).items() if count == 0]
     if not unused:
         return []
-    return [f"action values below the largest that never occur ({len(unused)}): {_listed(unused, len(unused))}"]
+    return [f"action values below the largest that never occur ({len(unused)}): {several(unused, MOST_LISTED)}"]
 
 
 def _repeated(data: Demonstrations) -> dict[str, Any]:
@@ -309,8 +306,3 @@ def _fingerprints(data: Demonstrations) -> Int[np.ndarray, " E"]:
         digest.update(action[s : s + n].tobytes())
         digests.append(digest.digest())
     return np.frombuffer(b"".join(digests), np.int64)
-
-
-def _listed(entries: list[str], count: int) -> str:
-    shown = ", ".join(entries[:MOST_LISTED])
-    return shown + (f" and {count - MOST_LISTED} more" if count > MOST_LISTED else "")

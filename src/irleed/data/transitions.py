@@ -19,7 +19,7 @@ from irleed.data.demonstrations import Demonstrations
 from irleed.errors import ConfigError
 
 ROUNDING = 4 * float(np.finfo(np.float32).eps)  # relative to a value: smaller differences count as zero
-COLUMNS = ("obs", "next_obs", "action", "proceeds", "demonstrator")
+COLUMNS = ("obs", "next_obs", "action", "continuation", "demonstrator")
 
 
 class Inputs(eqx.Module):
@@ -52,7 +52,7 @@ class Row(eqx.Module):
     obs: Shaped[Array, "..."]
     next_obs: Shaped[Array, "..."]
     action: Shaped[Array, "..."]  # whole numbers, or vectors
-    proceeds: Float[Array, "*B"]  # 0 in a terminal state, else 1: a factor of the discount
+    continuation: Float[Array, "*B"]  # 0 in a terminal state, else 1: a factor of the discount
     demonstrator: Int[Array, "*B"]
     initial: Shaped[Array, "..."]  # first observation of a random episode
 
@@ -66,7 +66,7 @@ class Transitions(eqx.Module):
     obs: Shaped[Array, "N *obs"]
     next_obs: Shaped[Array, "N *obs"]
     action: Shaped[Array, "N ..."]  # whole numbers, or vectors in single precision
-    proceeds: Float[Array, " N"]
+    continuation: Float[Array, " N"]
     demonstrator: Int[Array, " N"]
     initial: Shaped[Array, "E *obs"]  # first observations of the episodes, repeated as padding
     size: Int[Array, ""]
@@ -85,7 +85,7 @@ class Transitions(eqx.Module):
             obs=np.asarray(data.obs[row[chosen]], np.float32),
             next_obs=np.asarray(data.obs[row[chosen] + 1], np.float32),
             action=_actions(data)[chosen],
-            proceeds=(~np.asarray(data.terminated[chosen])).astype(np.float32),
+            continuation=(~np.asarray(data.terminated[chosen])).astype(np.float32),
             demonstrator=np.asarray(data.demonstrator[chosen], np.int32),
             initial=np.asarray(data.obs[row[starts]], np.float32),
             size=np.asarray(len(chosen), np.int32),
@@ -112,11 +112,11 @@ class Transitions(eqx.Module):
         return Transitions(**filled, initial=starts, size=self.size)
 
     def sample(self, key: Key, count: int) -> Row:
-        """A batch of `count` rows, drawn with replacement."""
+        """A batch of `count` rows, sampled with replacement."""
         return self.rows(*self.draw(key, count))
 
     def draw(self, key: Key, count: int) -> tuple[Int[Array, " B"], Int[Array, " B"]]:
-        """Numbers of `count` rows, drawn with replacement, and of as many first observations."""
+        """Indices of `count` rows and of `count` first observations, sampled with replacement."""
         return drawn(key, self.size, self.initial.shape[0], count)
 
     def rows(self, numbers: Int[Array, " B"], starts: Int[Array, " B"]) -> Row:
@@ -128,7 +128,7 @@ class Transitions(eqx.Module):
 def drawn(
     key: Key, transitions: int | Int[Array, ""], episodes: int | Int[Array, ""], count: int
 ) -> tuple[Int[Array, " B"], Int[Array, " B"]]:
-    """Numbers of `count` transitions and of `count` episodes, drawn with replacement."""
+    """Indices of `count` transitions and of `count` episodes, sampled with replacement."""
     row_key, initial_key = jax.random.split(key)
     rows = jax.random.randint(row_key, (count,), 0, transitions)
     return rows, jax.random.randint(initial_key, (count,), 0, episodes)
@@ -158,7 +158,7 @@ class Batches:
     """Batches of `count` transitions. With `frames` above 1, an observation is a stack of that many latest ones.
 
     Observations keep their dtype, and frames are their first axis, the oldest first; the first observation of an
-    episode is repeated before it. For the same key, `sample` draws the transitions that `Transitions.sample` draws.
+    episode is repeated before it. For the same key, `sample` returns the transitions that `Transitions.sample` does.
     """
 
     def __init__(self, data: Demonstrations, count: int, frames: int = 1, every: int = 1):
@@ -178,14 +178,14 @@ class Batches:
         self._first = self._starts[np.asarray(data.episode)[kept]]
 
     def sample(self, key: Key, device: Any = None) -> Row:
-        """One batch, drawn with replacement, on a device or the default one."""
+        """A batch, sampled with replacement, on a device or the default one."""
         transitions, episodes = _drawn(key, len(self._row), len(self._starts), self.count)
         return self.at(np.asarray(transitions), np.asarray(episodes), device)
 
     def at(self, transitions: Int[np.ndarray, " B"], episodes: Int[np.ndarray, " B"], device: Any = None) -> Row:
         """The batch of these transitions, with the first observations of these episodes."""
         columns = [column[transitions] for column in (self._action, self._proceeds, self._demonstrator)]
-        action, proceeds, demonstrator = jax.device_put(columns, device)
+        action, continuation, demonstrator = jax.device_put(columns, device)
         last = self._row[transitions] + 1
         rows = np.maximum(last[:, None] - np.arange(self.frames, -1, -1), self._first[transitions][:, None])
         # Each row is read once, in the order of the file.
@@ -198,7 +198,7 @@ class Batches:
         else:  # rows that two observations share are transferred once
             observations = _apart_jit(*jax.device_put((values[seen], values[initial]), device))
         obs, next_obs, initial = observations
-        return Row(obs, next_obs, action, proceeds, demonstrator, initial)
+        return Row(obs, next_obs, action, continuation, demonstrator, initial)
 
     def ahead(self, keys: Iterable[Key], depth: int = 2, device: Any = None) -> Iterator[Row]:
         """The batch of each key, while the next `depth` are read ahead."""
@@ -242,7 +242,7 @@ MOST_LOOKED_AT = 20_000  # transitions of a sample
 class Resamples:
     """P bootstrap resamples of E episodes each, and batches of `count` transitions of each.
 
-    For the same keys, `sample` draws what `Transitions.sample` draws from ``data.take(own)``, for each `own` of the
+    For the same keys, `sample` returns what `Transitions.sample` returns for ``data.take(own)``, for each `own` of the
     `chosen`, and `inputs` are equal to rounding.
     """
 

@@ -4,6 +4,7 @@ Episodes lie end to end: an episode of T transitions has T + 1 rows of observati
 """
 
 import math
+import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NoReturn
@@ -11,6 +12,7 @@ from typing import NoReturn
 import numpy as np
 from numpy.typing import ArrayLike
 
+from irleed._io.text import printable, several
 from irleed._typing import Array, Bool, Int
 from irleed.data.lazy import LazyRows, chunks
 from irleed.errors import DataError
@@ -31,7 +33,7 @@ Columns = Mapping[str, Array | LazyRows | None]
 
 
 def check(columns: Columns, names: tuple[str, ...], where: str) -> None:
-    """Raise a `DataError` that names the first thing found wrong; `columns` are the fields of `Demonstrations`."""
+    """Raise a `DataError` for the first problem found; `columns` are the fields of `Demonstrations`."""
     check_columns(columns, where)
     _check_names(names, where)
     present = {name: column for name, column in columns.items() if column is not None}
@@ -47,9 +49,9 @@ def check(columns: Columns, names: tuple[str, ...], where: str) -> None:
             _check_finite(name, present[name], start, where)
 
 
-def refuse(where: str, got: object, expected: object, remedy: str) -> NoReturn:
-    """Raise a `DataError`."""
-    raise DataError(where, got=got, expected=expected, remedy=remedy)
+def refuse(where: str | os.PathLike[str], got: object, expected: object, remedy: str) -> NoReturn:
+    """Raise a `DataError` about data, or about a file by its path."""
+    raise DataError(printable(where), got=got, expected=expected, remedy=remedy)
 
 
 def starts(episode: Int[np.ndarray, " N"]) -> Int[np.ndarray, " E"]:
@@ -76,9 +78,7 @@ def native(values: ArrayLike, where: str) -> np.ndarray:
 
 def listed(names: Sequence[str], most: int = 8) -> str:
     """The first few names, quoted."""
-    return ", ".join(repr(n[:LONGEST]) for n in names[:most]) + (
-        f" and {len(names) - most} more" if len(names) > most else ""
-    )
+    return several([repr(name[:LONGEST]) for name in names], most)
 
 
 def check_shapes(obs: np.ndarray | LazyRows, action: np.ndarray, first_obs, first_action, where: str) -> None:
@@ -220,15 +220,10 @@ def _check_finite(name: str, values: Array | LazyRows, start: Int[np.ndarray, " 
     at = [int(i) for i in np.unravel_index(np.argmin(np.isfinite(row)), row.shape)]
     place = f"{where}, episode {episodes[0]}, step {rows[0] - first[episodes[0]]}, {name}{at or ''}"
     columns = [str([int(i) for i in np.unravel_index(e, row.shape)]) for e in np.flatnonzero(entries)]
-    spread = f"episodes {_few(episodes.tolist())}" + (f", entries {_few(columns)}" if row.shape else "")
-    others = f"mend all {entries.sum()}, in {spread}, or leave these episodes out"
-    remedy = others if entries.sum() > 1 else "mend it, or leave the episode out"
+    spread = f"episodes {several(episodes.tolist())}" + (f", entries {several(columns)}" if row.shape else "")
+    others = f"fix all {entries.sum()}, in {spread}, or leave these episodes out"
+    remedy = others if entries.sum() > 1 else "fix it, or leave the episode out"
     refuse(place, row[tuple(at)], "a finite number", remedy)
-
-
-def _few(items: Sequence[object], most: int = 8) -> str:
-    more = f" and {len(items) - most} more" if len(items) > most else ""
-    return ", ".join(str(item) for item in items[:most]) + more
 
 
 def _first(bad: Bool[np.ndarray, " N"]) -> int | None:

@@ -1,7 +1,6 @@
 """Lanes of environments on the host that step together: of Gymnasium, envpool, ALE and MuJoCo; and their actions."""
 
 import functools
-import importlib
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ import numpy as np
 from irleed._io.text import one_line
 from irleed._typing import Bool, Float
 from irleed.envs.step import Bounds
-from irleed.errors import ConfigError, SpaceError
+from irleed.errors import ConfigError, SpaceError, library
 
 LONGEST = 1_000  # characters of what an error of an environment says
 
@@ -24,7 +23,7 @@ def gymnasium_lanes(env_id: str, lanes: int, mode: str, options: dict[str, Any])
     from gymnasium.error import DependencyNotInstalled
 
     if env_id.startswith("ALE/"):
-        imported("ale_py", env_id, "envs")  # its import registers the names
+        library("ale_py", "envs", f"environment {env_id}")  # its import registers the names
     try:
         known = {
             "disable_env_checker": True,
@@ -35,7 +34,8 @@ def gymnasium_lanes(env_id: str, lanes: int, mode: str, options: dict[str, Any])
             warnings.filterwarnings("ignore", ".*is out of date")  # versions that are too old raise an error
             return gymnasium.make_vec(env_id, lanes, "sync", {"autoreset_mode": mode}, **known)
     except DependencyNotInstalled as error:
-        raise _missing(env_id, error, "envs") from error
+        expected, remedy = "what it needs to be installed", "pip install 'irleed[envs]'"
+        raise ConfigError(f"environment {env_id}", error_line(error), expected, remedy) from error
     except Exception as error:  # an environment's own code runs here: it may raise anything
         raise cannot_make(
             env_id, error, "check name and options; gymnasium.pprint_registry() lists the names"
@@ -50,7 +50,7 @@ def rest(engine: Any, resting: Bool[np.ndarray, " L"]) -> None:
 
 def envpool_lanes(env_id: str, lanes: int, seed: int, options: dict[str, Any]) -> Any:
     """Lanes of envpool."""
-    envpool = imported("envpool", env_id, "envpool")
+    envpool = library("envpool", "envpool", f"environment {env_id}")
     if env_id not in envpool.list_all_envs():
         raise cannot_make(
             env_id, "a name that envpool does not know", "envpool.list_all_envs() lists those that it does"
@@ -69,7 +69,7 @@ def ale_lanes(env_id: str, lanes: int, mode: str, options: dict[str, Any]) -> An
     """Lanes of the vector environment of ALE."""
     import gymnasium
 
-    ale_py = imported("ale_py", env_id, "envs")
+    ale_py = library("ale_py", "envs", f"environment {env_id}")
     named = gymnasium.registry.get(env_id)
     game = env_id if named is None else named.kwargs.get("game")
     if game not in ale_py.roms.get_all_rom_ids():
@@ -138,26 +138,13 @@ def _can_be_flat(space: Any) -> bool:
     return isinstance(space, spaces.Box | spaces.Discrete | spaces.MultiBinary | spaces.MultiDiscrete)
 
 
-def imported(module: str, env_id: str, extra: str) -> Any:
-    """An optional library, or an error that names the extra."""
-    try:
-        return importlib.import_module(module)
-    except ImportError as error:
-        raise _missing(env_id, error, extra) from error
-
-
-def _missing(env_id: str, error: Exception, extra: str) -> ConfigError:
-    expected, remedy = "what it needs to be installed", f"pip install 'irleed[{extra}]'"
-    return ConfigError(f"environment {env_id}", got=error_line(error), expected=expected, remedy=remedy)
-
-
 def cannot_make(env_id: str, reason: Exception | str, remedy: str) -> ConfigError:
     """The error for an environment that an engine cannot make."""
     got = reason if isinstance(reason, str) else error_line(reason)
     return ConfigError(f"environment {env_id}", got=got, expected="one that the engine can make", remedy=remedy)
 
 
-ROUNDING = 1e-6  # how far beyond a bound an action may be, relative to it, to be taken for the bound
+ROUNDING = 1e-6  # actions beyond a bound by less than this, relative to it, are clipped
 
 
 @dataclass(frozen=True)
@@ -293,7 +280,7 @@ class MujocoLanes:
     def __init__(self, env_id: str, lanes: int, threads: int, limit: int) -> None:
         from gymnasium.spaces import Box
 
-        mujoco, batch = (imported(name, env_id, "envs") for name in ("mujoco", "mujoco.batch"))
+        mujoco, batch = (library(each, "envs", f"environment {env_id}") for each in ("mujoco", "mujoco.batch"))
         self._task, self._limit, self._mujoco = TASKS[env_id], limit, mujoco
         self._model = _loaded(mujoco, self._task.model)
         task, model = self._task, self._model

@@ -302,7 +302,7 @@ class WorkerPool:
                 with contextlib.suppress(OSError):  # a worker that has died is found below
                     pipe.send_bytes(order)
             self._wait("every lane to do its step, or its reset", IrleedError)
-        except BaseException:  # an interrupt too: unread answers would be taken for those of a later step
+        except BaseException:  # an interrupt too: unread answers would be read as those of a later step
             self.close()
             raise
 

@@ -4,20 +4,26 @@
 - `control`: CartPole and LunarLander, offline and online (Table 1).
 - `hopper`: Hopper from policies of several stages of training (Figure 4).
 - `people`: real demonstrators with known scores, whose files the user has.
-- `paper`: the published figures, to compare with ours.
 
 Each has a configuration with its `check`, `sweep` (runs it), `write` (results.json and figures) and `tables` (prints).
+
+`published` reads the paper's figures, which results are compared with; nothing is trained on them. The files under
+``published/`` have the authors' numbers: ``gridworld_121`` (Figure 3), ``table1_control`` (Table 1), ``table2_atari``
+(Table 2) and ``hopper_curves`` (Figure 4).
 """
 
+import csv
+import importlib.resources
 import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
+from irleed._typing import Float
 from irleed.errors import ConfigError
 from irleed.runs.checkpoint import Checkpointer
 from irleed.runs.directory import keep, kept
@@ -70,3 +76,39 @@ def results_table(title: str, caption: str, headings: Iterable[object]) -> Table
     for heading in headings:
         table.add_column(str(heading), justify="right", no_wrap=True)
     return table
+
+
+# A row is a setting of the largest precision, a column one of the accuracy.
+Cells = Float[np.ndarray, "P L"]
+
+
+class PublishedGridworld(NamedTuple):
+    """Figure 3: mean return in each of the 121 data set settings."""
+
+    max_precision: Float[np.ndarray, " P"]  # the largest beta that demonstrators were drawn with
+    accuracy: Float[np.ndarray, " L"]  # lambda; infinite: no bias
+    demonstrators: Cells
+    irl: Cells
+    irleed: Cells
+
+    @property
+    def improvement(self) -> Cells:
+        """Relative improvement of IRLEED over maximum-entropy IRL: 0.3 is 30 %."""
+        return self.irleed / self.irl - 1
+
+
+def published_gridworld() -> PublishedGridworld:
+    """The gridworld experiment's published returns."""
+    rows = published("gridworld_121")
+    columns = {name: np.array([float(row[name]) for row in rows]) for name in rows[0]}
+    max_precision, accuracy = np.unique(columns["beta_max"]), np.unique(columns["lambda"])
+    order = np.lexsort((columns["lambda"], columns["beta_max"]))  # by row, then by column
+    shape = len(max_precision), len(accuracy)
+    returns = (columns[name][order].reshape(shape) for name in ("demonstrators", "irl", "irleed"))
+    return PublishedGridworld(max_precision, accuracy, *returns)
+
+
+def published(name: str) -> list[dict[str, str]]:
+    """The rows of one of the files, as text by column name."""
+    file = importlib.resources.files("irleed.experiments") / "published" / f"{name}.csv"
+    return list(csv.DictReader(file.read_text(encoding="utf-8").splitlines()))

@@ -32,7 +32,7 @@ from irleed.algorithms.training import run_stream, run_to_end
 from irleed.analysis.statistics import adjusted_rand_index, mean_and_interval, rank_correlation
 from irleed.envs.mdp import Gridworld, paper_gridworld
 from irleed.errors import ConfigError
-from irleed.experiments import check_least, paper
+from irleed.experiments import check_least, published_gridworld
 from irleed.fit.tabular import SHARPNESS
 from irleed.model import gauge
 from irleed.model.expertise import INTERVAL
@@ -65,13 +65,13 @@ class GridworldConfig:
     settings: tuple[str, ...] = ()
     """A few settings as precision:accuracy, such as 3:2.5 or 5:inf; all 121 if none is given."""
     planner: Literal["averaged", "soft"] = "averaged"
-    """How demonstrators plan: as the released program has it, or by the paper's equations."""
+    """How demonstrators plan: as in the released program, or by the paper's equations."""
     size: int = 7
     """Rows and columns of the grid."""
     slip: float = 0.0
-    """Probability of moving at right angles to where one wanted to go."""
+    """Probability of moving at right angles to the chosen direction."""
     demonstrator: Literal["known", "episode"] = "known"
-    """Whether it is known who demonstrated, or every episode counts as a demonstrator of its own."""
+    """Whether the demonstrators of episodes are known, or every episode is its own demonstrator."""
     seed: int = 0
     """The random seed."""
     lanes: int | None = None
@@ -109,7 +109,7 @@ def _cell(text: str) -> tuple[float, float]:
 
 
 class MethodResult(eqx.Module):
-    """What one method learned from one data set."""
+    """The result of one method on one data set."""
 
     greedy: Float[Array, ""]  # return of the greedy policy of its reward: the paper's evaluation
     policy: Float[Array, ""]  # return of the policy that users get
@@ -156,11 +156,11 @@ def play(key: Key, max_precision: Array, accuracy: Array, world: Gridworld, conf
     skill = sample_demonstrators(
         skill_key, DEMONSTRATORS, mdp.feature_count, max_precision=max_precision, accuracy=accuracy
     )
-    played = simulate_rollouts(play_key, mdp, _planner(config), *skill, EPISODES, HORIZON, mdp.without_terminals())
-    each = jax.tree.map(lambda x: x.reshape(-1, 1, x.shape[-1]), played)
+    rollouts = simulate_rollouts(play_key, mdp, _planner(config), *skill, EPISODES, HORIZON, mdp.without_terminals())
+    each = jax.tree.map(lambda x: x.reshape(-1, 1, x.shape[-1]), rollouts)
     return DataSet(
         true_log_precision=gauge(jnp.log(skill.precision)),
-        statistics=tabulate_rollouts(mdp, played),
+        statistics=tabulate_rollouts(mdp, rollouts),
         by_episode=tabulate_rollouts(mdp, each) if config.demonstrator == "episode" else None,
     )
 
@@ -169,7 +169,7 @@ def lane(key: Key, data: DataSet, found: State | None, world: Gridworld, config:
     """Fit the remaining methods to one data set, of which IRLEED has `found` a state, and evaluate all of them."""
     _, _, published_key, draw_key = jax.random.split(key, 4)
     mdp, planner, statistics = world.mdp, _planner(config), data.statistics
-    plan = mdp.without_terminals()  # the protocol: planners do not know that the corners end the episode
+    plan = mdp.without_terminals()  # as in the paper's protocol, planners ignore that the corners end the episode
     learnt: dict[str, MethodResult] = {}
     log_precision, perceived, steps, converged = None, None, jnp.asarray(0), jnp.asarray(True)
     if found is not None:
@@ -227,9 +227,9 @@ def sweep(config: GridworldConfig, progress: Callable[[int, int], None]) -> Outc
     def data_sets() -> Iterator[Statistics]:
         batch = _batched(functools.partial(play, config=config))
         for numbers in _batches(range(len(jobs)), width):
-            played = jax.tree.map(np.asarray, batch(keys[numbers], *(level[numbers] for level in levels), world))
+            rollouts = jax.tree.map(np.asarray, batch(keys[numbers], *(level[numbers] for level in levels), world))
             for number in dict.fromkeys(numbers.tolist()):
-                pending[number] = jax.tree.map(operator.itemgetter(number - numbers[0]), played)
+                pending[number] = jax.tree.map(operator.itemgetter(number - numbers[0]), rollouts)
                 yield pending[number].known
 
     def found() -> Iterator[tuple[int, State | None]]:
@@ -304,7 +304,7 @@ def summarise(config: GridworldConfig, lanes: Lane) -> dict[str, object]:
         plain, ours = (lanes.learnt[f"{m}_{estimator}"].greedy.mean(1) for m in NAMES)
         summary[f"relative_improvement_{estimator}"] = float(np.mean((ours - plain) / np.maximum(plain, 1e-9)))
         if config.cells() == [(p, a) for p in MAX_PRECISION for a in ACCURACY]:
-            known = paper.gridworld()
+            known = published_gridworld()
             for name, found, theirs in (("maxent", plain, known.irl), ("irleed", ours, known.irleed)):
                 correlation = float(np.corrcoef(found, theirs.ravel())[0, 1])
                 summary[f"correlation_with_paper_{name}_{estimator}"] = correlation
@@ -351,7 +351,7 @@ def _by_level(results: Results) -> Table:
     table = Table(title="Mean return by largest precision (greedy, as the paper evaluates)")
     for heading in ("largest precision", *(f"{NAMES[m]} {e}" for m, e in methods), "paper IRL", "paper IRLEED"):
         table.add_column(heading, justify="right")
-    known = paper.gridworld()
+    known = published_gridworld()
     for level in sorted({float(row.setting["max_precision"]) for row in greedy}):
         own = [row for row in greedy if row.setting["max_precision"] == level]
         values = [np.mean([row.mean for row in own if (row.method, row.estimator) == each]) for each in methods]
@@ -362,7 +362,7 @@ def _by_level(results: Results) -> Table:
 
 
 def _precision_table(summary: Mapping[str, Any]) -> Table:
-    table = Table(title="How well the demonstrators were judged")
+    table = Table(title="How well precisions are estimated")
     table.add_column("what")
     table.add_column("value", justify="right")
     for key in (
@@ -387,7 +387,7 @@ def _rows(cells: list[tuple[float, float]], lanes: Lane) -> list[Row]:
 
 
 def _paper_summary() -> dict[str, float]:
-    known = paper.gridworld()
+    known = published_gridworld()
     means = {name: float(getattr(known, name).mean()) for name in ("demonstrators", "irl", "irleed")}
     return {**means, "relative_improvement": float(known.improvement.mean())}
 

@@ -27,14 +27,15 @@ from irleed.data import Demonstrations, Episode, load, save
 from irleed.data.transitions import Transitions, stack
 from irleed.envs.host import make_host
 from irleed.errors import ConfigError
-from irleed.experiments import check_chosen, check_least, check_steps, computed_once, paper, results_table
+from irleed.experiments import check_chosen, check_least, check_steps, computed_once, published, results_table
 from irleed.policies import EnsemblePolicy
 from irleed.report import figures
 from irleed.rollout import HostBackend, greedy_action, learn_and_evaluate, sampled_action
+from irleed.rollout.backends import seed_of
 from irleed.runs.checkpoint import Checkpointer
 from irleed.runs.directory import plain
 from irleed.runs.results import DEMONSTRATED, Results, Row, method_name
-from irleed.simulation import teacher
+from irleed.simulation import load_teacher
 
 ENV_ID = "Hopper-v5"
 POLICIES = ("A", "B", "C")  # an expert, one half trained, one hardly trained
@@ -150,7 +151,7 @@ def demonstrate(key: Key, pairs: int, workers: int = 0, teachers: Teachers = "iq
     episodes = []
     with jax.default_device(jax.local_devices(backend="cpu")[0]):
         for number, name in enumerate(POLICIES):
-            env = make_host(ENV_ID, 1, "mujoco", seed=_number(jax.random.fold_in(key, number)), workers=workers)
+            env = make_host(ENV_ID, 1, "mujoco", seed=seed_of(jax.random.fold_in(key, number)), workers=workers)
             policy, act_key = policy_of(teachers, name), jax.random.fold_in(key, len(POLICIES) + number)
             episodes += _episodes(env, act_key, policy, name, pairs)
             env.close()
@@ -159,7 +160,7 @@ def demonstrate(key: Key, pairs: int, workers: int = 0, teachers: Teachers = "iq
 
 def policy_of(teachers: Teachers, name: str) -> EnsemblePolicy:
     """One of the three policies."""
-    return teacher(f"hopper_{'iq_' if teachers == 'iq' else ''}{name.lower()}")
+    return load_teacher(f"hopper_{'iq_' if teachers == 'iq' else ''}{name.lower()}")
 
 
 def kept_demonstrations(
@@ -200,7 +201,7 @@ def data_sets(data: Demonstrations, sources: tuple[str, ...], seeds: int) -> Tra
 def _of(whole: Transitions, numbers: Int[np.ndarray, " M"]) -> Transitions:
     """The transitions of some demonstrators, each of whom has first observations of their own."""
     rows = np.flatnonzero(np.isin(whole.demonstrator, numbers))
-    columns = {name: np.asarray(getattr(whole, name))[rows] for name in ("obs", "next_obs", "action", "proceeds")}
+    columns = {name: np.asarray(getattr(whole, name))[rows] for name in ("obs", "next_obs", "action", "continuation")}
     return Transitions(
         **columns,
         demonstrator=np.asarray(whole.demonstrator)[rows],
@@ -212,10 +213,6 @@ def _of(whole: Transitions, numbers: Int[np.ndarray, " M"]) -> Transitions:
 def _follows(columns: dict[str, np.ndarray]) -> np.ndarray:
     """Whether each row but the first continues the episode of the row before."""
     return (columns["obs"][1:] == columns["next_obs"][:-1]).all(-1)
-
-
-def _number(key: Key) -> int:
-    return int(jax.random.randint(key, (), 0, 2**31 - 1))
 
 
 class Lanes(eqx.Module):
@@ -344,7 +341,7 @@ def _curves(config: HopperConfig, outcome: Outcome) -> dict[str, dict[str, list[
 
 def _published() -> dict[str, dict[str, float]]:
     """The paper's means over the last evaluations, by our names."""
-    rows = paper.published("hopper_curves")[-LAST:]
+    rows = published("hopper_curves")[-LAST:]
     means = {name: float(np.mean([float(row[name]) for row in rows])) for name in rows[0]}
     return {ours: {source: means[f"{source}_{theirs}"] for source in SOURCES} for ours, theirs in PUBLISHED.items()}
 
@@ -369,8 +366,8 @@ def tables(results: Results) -> Table:
 def _figure(config: HopperConfig, outcome: Outcome) -> Figure:
     """Return against steps, a panel for each source, the paper's curves dotted."""
     steps = config.between * (1 + np.arange(max(lanes.returns.shape[-1] for lanes in outcome.lanes.values())))
-    published = paper.published("hopper_curves")
-    known = np.array([float(row["step"]) for row in published])
+    theirs = published("hopper_curves")
+    known = np.array([float(row["step"]) for row in theirs])
     panels: dict[str, dict[str, figures.Curve]] = {}
     dotted: dict[str, dict[str, tuple[np.ndarray, np.ndarray]]] = {}
     for place, source in enumerate(config.chosen):
@@ -382,6 +379,6 @@ def _figure(config: HopperConfig, outcome: Outcome) -> Figure:
             ends = np.array([bootstrap_interval(column) for column in values.T])
             panels[source][method_name(name)] = figures.Curve(values.mean(0), ends[:, 0], ends[:, 1])
             if name in PUBLISHED:
-                column = [float(row[f"{source}_{PUBLISHED[name]}"]) for row in published]
+                column = [float(row[f"{source}_{PUBLISHED[name]}"]) for row in theirs]
                 dotted[source][method_name(name)] = known, np.array(column)
     return figures.learning_curves(steps.astype(float), panels, dotted)

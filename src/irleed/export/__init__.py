@@ -12,8 +12,7 @@ from safetensors.numpy import load_file
 
 from irleed._io.files import TEMPORARY, beside, file_digest, filling, write_signed, writing
 from irleed._io.text import markdown
-from irleed.data.formats import library
-from irleed.errors import ConfigError
+from irleed.errors import ConfigError, library
 from irleed.export.graph import OBSERVATION, OPSET, write_graph
 from irleed.fit.result import Fit
 from irleed.model.actions import LOG_STDS
@@ -43,7 +42,7 @@ LOW, HIGH = LOG_STDS
 QUANTITY = (
     "y = mean of x over the members; its first half is mean, its second half raw",
     f"log_spread = {LOW} + {0.5 * (HIGH - LOW)} * (tanh(raw) + 1)",
-    "z = mean for the greedy action, or mean + exp(log_spread) * standard normal noise for a drawn one",
+    "z = mean for the greedy action, or mean + exp(log_spread) * standard normal noise for a sampled one",
     "action = middle[0] + half[0] * tanh(z)",
 )
 MIXTURE = (
@@ -55,14 +54,14 @@ MIXTURE = (
 )
 MEANINGS = {  # of tensors; K is the number of members
     "probabilities": "[state, action]",
-    "centre": "[K, *observation]: what is subtracted",
-    "spread": "[K, *observation]: what is divided by",
-    "origin": "[*observation]: what is subtracted first, in double precision",
-    "remainder": "[*observation]: what is subtracted besides",
-    "unit": "[*observation]: what is divided by then",
-    "low": "[*observation]: the least that is left",
-    "high": "[*observation]: the most that is left",
-    "sharpness": "[K]: what the last layer's output is multiplied with",
+    "centre": "[K, *observation]: the mean, which is subtracted",
+    "spread": "[K, *observation]: the standard deviation, a divisor",
+    "origin": "[*observation]: subtracted first, in double precision",
+    "remainder": "[*observation]: subtracted as well",
+    "unit": "[*observation]: the divisor after that",
+    "low": "[*observation]: the lower limit after that",
+    "high": "[*observation]: the upper limit after that",
+    "sharpness": "[K]: the factor of the last layer's output",
     "least": "[K, action]: the lower bounds, the same for all members",
     "most": "[K, action]: the upper bounds, the same for all members",
     "values": "[K, action, value]: the values of entries that are choices, filled up with zeros",
@@ -90,11 +89,11 @@ OTHER_LANGUAGES = (
     "them. Loading runs no code.\n"
 )
 LIMITS = (
-    "The policy imitates what was demonstrated, weighted by skill; where nobody was, its actions mean little.",
+    "The policy imitates what was demonstrated, weighted by skill; far from these, its actions mean little.",
     "Precision and bias are relative to these demonstrators: 1 is their average precision, not an absolute skill.",
-    "Intervals know of the data and the training, not of a model that is wrong.",
-    "Nothing here says that the policy is safe on a machine that can do harm: try it in simulation, and bound what it "
-    "may do.",
+    "Intervals cover the variation of data and training, not a misspecified model.",
+    "Nothing here shows that the policy is safe on a machine that can do harm: test it in simulation, and limit its "
+    "actions.",
 )
 
 
@@ -241,14 +240,14 @@ def _graph(policy: dict[str, Any]) -> Iterable[str]:
 
 def _data(run: FitRun) -> str:
     if run.facts is None:
-        return "The run says nothing of them.\n"
+        return "The run has no summary of the data.\n"
     facts = run.facts
     seen, done = (_values(facts.inner(part)) for part in ("observation", "action"))
     odd = [f"- {markdown(warning)}" for warning in facts.texts("warnings") if warning not in run.warnings]
     return (
         f"{counted(facts.whole('transitions'), 'transition')} in {counted(facts.whole('episodes'), 'episode')} of "
         f"{counted(len(run.people), 'demonstrator')}. Observations: {seen}. Actions: {done}.\n"
-        + ("\nWhat is odd about them:\n\n" + "\n".join(odd) + "\n" if odd else "")
+        + ("\nWarnings:\n\n" + "\n".join(odd) + "\n" if odd else "")
     )
 
 
@@ -273,7 +272,7 @@ def _expertise(run: FitRun) -> str:
 
 def _returns(run: FitRun) -> str:
     tried = policies(run)
-    words = " ".join(map(markdown, conclusions(run))) if tried else "The policy was not tried in an environment."
+    words = " ".join(map(markdown, conclusions(run))) if tried else "The policy was not evaluated in an environment."
     rows = [(markdown(row.name), interval(row), number(row.count)) for row in (*tried, *demonstrators(run))]
     return f"{words}\n" + ("\n" + table(("who", "mean return", "episodes"), rows) if rows else "")
 
@@ -281,8 +280,8 @@ def _returns(run: FitRun) -> str:
 def _training(run: FitRun) -> str:
     provenance = run.provenance or {}
     versions = provenance.get("versions")
-    told = [f"{markdown(name)} {markdown(own)}" for name, own in versions.items()] if isinstance(versions, dict) else []
-    made = f" Made with {listed(told, 20)}." if told else ""
+    used = [f"{markdown(name)} {markdown(own)}" for name, own in versions.items()] if isinstance(versions, dict) else []
+    made = f" Made with {listed(used, 20)}." if used else ""
     rows = [(_key(name), markdown(value)) for name, value in _settings(run, provenance).items()]
     took = f"{counted(run.steps, 'step')}, {number(run.seconds)} s.{made}"
     return f"{took}\n\n{table(('setting', 'value'), rows)}"
@@ -294,7 +293,7 @@ def _key(name: str) -> str:
 
 
 def _settings(run: FitRun, provenance: dict[str, Any]) -> dict[str, Any]:
-    """Settings that made a difference, and names of files without their private folders."""
+    """Settings that are not None or empty, and names of files without their private folders."""
     reading = run.config.get("reading")
     places = {name: PurePath(str(run.config[name])).name for name in ("data", "mdp") if name in run.config}
     found = places | (reading if isinstance(reading, dict) else {}) | provenance.get("config", {})

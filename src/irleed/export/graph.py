@@ -8,7 +8,7 @@ import numpy as np
 
 from irleed._io.files import beside
 from irleed.data.conditioning import FIELDS, Conditioning
-from irleed.data.formats import library
+from irleed.errors import library
 from irleed.model.actions import LOG_STDS, Softmax, Squashing
 from irleed.model.mixed import Mixing
 from irleed.model.networks import Activation

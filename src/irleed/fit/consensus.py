@@ -38,6 +38,7 @@ from irleed.fit.practice import Practice, practice
 LEAST_STEPS = 5_000  # of the shared policy's training
 MOST_MEDIANS = 3.0  # transitions of one demonstrator in the shared policy, in those of the median one
 LEAST_SAY = 0.1  # skill of a demonstrator for their say, at least
+OPPOSITE_SAY = 0.01  # the same of one who surely does the opposite of the others
 SITUATIONS, MOST_FEATURES = 32, 64  # groups of observations, by so many numbers
 MOST_SITUATED, MOST_NUMBERS = 10_000, 1 << 24  # observations that groups are found by, and numbers in memory
 
@@ -93,7 +94,8 @@ def consensus(
 
 
 def _say(found: statistics.Posterior) -> Float[np.ndarray, " D"]:
-    return np.maximum(found.skill - found.deviation, LEAST_SAY) ** 2
+    least = np.where(found.skill + found.deviation < 0, OPPOSITE_SAY, LEAST_SAY)
+    return np.maximum(found.skill - found.deviation, least) ** 2
 
 
 def _evened(who: Int[np.ndarray, " N"], count: int) -> Float[np.ndarray, " D"]:

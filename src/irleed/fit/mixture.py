@@ -46,8 +46,8 @@ from irleed.fit.crossfit import ROWS, of_one_length, taken, train_until_held_out
 from irleed.fit.episodes import AbstractEpisodes, Choices, Numbers, Tables
 from irleed.fit.validation import check, prepared
 from irleed.model.actions import Categorical
+from irleed.model.mixed import Vectors
 from irleed.model.networks import standardised
-from irleed.model.noise import Vectors
 
 WIDTHS, STARTS, ROUNDS = (0.03, 0.1, 0.3, 0.6), 2, 25
 FOLDS = 5  # twice as many where people have few episodes

@@ -13,8 +13,8 @@ from irleed._io.files import beside, file_digest, write_signed, writing
 from irleed._typing import Array, Float
 from irleed.analysis import departures
 from irleed.data import Demonstrations, ReadOptions
-from irleed.fit.situations import Situations
 from irleed.fit.mixture import People
+from irleed.fit.situations import Situations
 from irleed.model.expertise import Expertise
 from irleed.policies.base import Policy
 from irleed.report import figures

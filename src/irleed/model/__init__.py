@@ -1,12 +1,12 @@
-"""The paper's model: demonstrators with a precision and a bias, and what is known about them.
+"""The paper's model: demonstrators with a precision and a bias, and the estimates of both.
 
 - `demonstrators`: precision, bias, their gauge and priors (Eq. 6).
 - `actions`: distributions of discrete actions and of vectors, and how a precision and a bias change them.
-- `mixed`: distributions of vectors some of whose entries are choices, and the head for any actions.
-- `noise`: demonstrators of continuous actions as noise around a shared policy.
+- `mixed`: distributions of vectors some of whose entries are choices, the head for any actions, and demonstrators of
+  vectors as noise around a shared policy.
 - `residuals`: their precision, bias and gain, by how their actions differ from the shared policy's.
-- `networks`: perceptrons, and biases made of them.
-- `expertise`: the answer about the demonstrators.
+- `networks`: multilayer perceptrons, and bias networks.
+- `expertise`: the estimates for every demonstrator.
 """
 
 from irleed.model.actions import ActionDistribution, Categorical, SquashedGaussian

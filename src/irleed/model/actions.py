@@ -1,8 +1,8 @@
 r"""Distributions of actions, and how a demonstrator's precision and bias change them.
 
-There are `Categorical`, of discrete actions, `SquashedGaussian`, of vectors within bounds, and, of vectors some of
-whose entries are choices, `irleed.model.mixed.Mixed`. Each is $\pi(a|s) \propto \exp Q(s, a)$ for some $Q$;
-demonstrator $i$ acts by $\exp(\beta_i(Q + \epsilon_i))$ (Eq. 5), which is a distribution of the same kind, see
+`Categorical` is for discrete actions, `SquashedGaussian` for vectors within bounds, and `irleed.model.mixed.Mixed` for
+vectors with discrete entries. Each is $\pi(a|s) \propto \exp Q(s, a)$ for some $Q$;
+demonstrator $i$ acts by $\exp(\beta_i(Q + \epsilon_i))$ (Eq. 6), which is a distribution of the same kind, see
 `ActionDistribution.as_demonstrator`.
 
 A squashed Gaussian samples $z \sim N(\mu, \sigma^2)$ and acts by $a = m + h \tanh z$, where $m$ and $h$ are the middle
@@ -21,7 +21,7 @@ from irleed._typing import Array, Float, Int, Key, Shaped
 from irleed.envs.step import Bounds
 from irleed.model.demonstrators import perceived
 
-EDGE = 1e-3  # a demonstrated action counts as at least this far from a bound, in halves of the width
+EDGE = 1e-3  # least distance of demonstrated actions from a bound, relative to half the width
 LOG_STDS = (-5.0, 2.0)  # the range of log standard deviations that networks can express
 LOG_NORMALISER = 0.5 * np.log(2 * np.pi)
 
@@ -31,7 +31,7 @@ class ActionDistribution(eqx.Module):
 
     @abc.abstractmethod
     def logit(self, action: Shaped[Array, "..."]) -> Float[Array, "..."]:
-        """The unnormalised log probability of an action; of a vector, that of the z behind it."""
+        """The unnormalised log probability of an action; of a vector, that of its z."""
 
     @abc.abstractmethod
     def log_partition(self) -> Float[Array, "..."]:
@@ -55,7 +55,7 @@ class ActionDistribution(eqx.Module):
 
     @abc.abstractmethod
     def mode(self) -> Shaped[Array, "..."]:
-        """The greedy action: the most probable one, or that of the mean."""
+        """The greedy action: the most probable one, or the action at the mean of z."""
 
     @abc.abstractmethod
     def as_demonstrator(self, log_precision: Float[Array, "..."], bias: Float[Array, "... A"]) -> "ActionDistribution":
@@ -67,7 +67,7 @@ class ActionDistribution(eqx.Module):
 
 
 class Categorical(ActionDistribution):
-    """Of discrete actions, numbered from 0."""
+    """A distribution over discrete actions, numbered from 0."""
 
     logits: Float[Array, "*B A"]
 
@@ -92,7 +92,7 @@ class Categorical(ActionDistribution):
         return jax.random.categorical(key, self.logits).astype(jnp.int32)
 
     def sample_uniformly(self, key: Key) -> Int[Array, "*B"]:
-        """Any action, all with the same probability."""
+        """A uniformly sampled action."""
         return jax.random.randint(key, self.logits.shape[:-1], 0, self.logits.shape[-1], jnp.int32)
 
     def mode(self) -> Int[Array, "*B"]:
@@ -109,14 +109,14 @@ class Categorical(ActionDistribution):
 
 
 class SquashedGaussian(ActionDistribution):
-    """Of vectors within bounds: a Gaussian of z, squashed by tanh."""
+    """A distribution over vectors within bounds: a Gaussian of z, squashed by tanh."""
 
     mean: Float[Array, "*B A"]
     log_std: Float[Array, "*B A"]
     squashing: "Squashing"
 
     def logit(self, action: Float[Array, "*B A"]) -> Float[Array, "*B"]:
-        r"""$-\frac12\sum((z - \mu)/\sigma)^2$ at the z behind an action."""
+        r"""$-\frac12\sum((z - \mu)/\sigma)^2$ at the z of an action."""
         return -0.5 * jnp.sum(((self.squashing.unsquashed(action) - self.mean) * jnp.exp(-self.log_std)) ** 2, -1)
 
     def log_partition(self) -> Float[Array, "*B"]:
@@ -128,12 +128,12 @@ class SquashedGaussian(ActionDistribution):
         return self.logit(action) - self.log_partition() - jnp.sum(self.log_slopes(action), -1)
 
     def log_densities(self, action: Float[Array, "*B A"]) -> Float[Array, "*B A"]:
-        """The log density of the z behind each number of an action."""
+        """The log density of the z of each entry of an action."""
         standard = (self.squashing.unsquashed(action) - self.mean) * jnp.exp(-self.log_std)
         return -0.5 * standard**2 - self.log_std - LOG_NORMALISER
 
     def log_slopes(self, action: Float[Array, "*B A"]) -> Float[Array, "*B A"]:
-        """By how much less dense each number of an action is than the z behind it."""
+        """The log derivative of each entry of an action with respect to its z."""
         return log_slope(self.squashing.unsquashed(action)) + self.squashing.log_half(action)
 
     def uniform_log_prob(self, action: Float[Array, "*B A"]) -> Float[Array, "*B"]:
@@ -157,11 +157,11 @@ class SquashedGaussian(ActionDistribution):
         return jnp.tanh(z), jnp.sum(log_density, -1)
 
     def mode(self) -> Float[Array, "*B A"]:
-        """The action of the mean."""
+        """The action at the mean of z."""
         return self.squashing.action(self.mean)
 
     def as_demonstrator(self, log_precision: Float[Array, "*B"], bias: Float[Array, "*B A"]) -> "SquashedGaussian":
-        r"""$N(\mu + \delta, \sigma^2/\beta)$, where the bias $\delta$ is how far it moves the mean of z."""
+        r"""$N(\mu + \delta, \sigma^2/\beta)$, where the bias $\delta$ shifts the mean of z."""
         return SquashedGaussian(self.mean + bias, self.log_std - 0.5 * log_precision[..., None], self.squashing)
 
     def __getitem__(self, states: int | slice) -> "SquashedGaussian":
@@ -169,7 +169,7 @@ class SquashedGaussian(ActionDistribution):
         return SquashedGaussian(self.mean[states], self.log_std[states], self.squashing)
 
     def with_noise(self, log_std: Float[Array, " A"]) -> "SquashedGaussian":
-        """The same means, with noise of the same standard deviation in every state, for `noise_log_prob`."""
+        """The same means with state-independent noise, for `noise_log_prob`."""
         return SquashedGaussian(self.mean, jnp.broadcast_to(log_std, self.mean.shape), self.squashing)
 
     def unit_mean(self) -> Float[Array, "*B A"]:
@@ -177,7 +177,7 @@ class SquashedGaussian(ActionDistribution):
         return jnp.tanh(self.mean)
 
     def entry_log_std(self, log_std: Float[Array, " A"]) -> Float[Array, " A"]:
-        """Of each entry, that noise's."""
+        """The log standard deviation of the noise in each entry."""
         return log_std
 
     def no_bias(self) -> Float[Array, "*B A"]:
@@ -185,7 +185,7 @@ class SquashedGaussian(ActionDistribution):
         return jnp.zeros_like(self.mean)
 
     def noise_misfit(self, action: Float[Array, "*B A"]) -> Float[Array, "*B A"]:
-        r"""Minus the log density, but for a constant, of each number of an action if noise is added after squashing.
+        r"""Negative log density, up to a constant, of each entry of an action if noise is added after squashing.
 
         The action, scaled to bounds from -1 to 1, is then $N(\tanh\mu, \sigma^2)$.
         """
@@ -206,11 +206,11 @@ class SquashedGaussian(ActionDistribution):
 
 
 class AbstractHead(eqx.Module):
-    """How a network's output is a distribution of actions."""
+    """Maps a network's outputs to a distribution of actions."""
 
     @abc.abstractmethod
     def __call__(self, output: Float[Array, "..."]) -> ActionDistribution:
-        """The distribution that an output, or a batch of outputs, stands for."""
+        """The distribution for an output, or for a batch of outputs."""
 
     @abc.abstractmethod
     def averaged(self, output: Float[Array, "K ..."]) -> ActionDistribution:
@@ -223,7 +223,7 @@ class Softmax(AbstractHead):
     sharpness: Float[Array, "*lanes"]
 
     def __call__(self, output: Float[Array, "*B A"]) -> Categorical:
-        """The softmax of an output."""
+        """The softmax distribution of an output."""
         return Categorical(jax.lax.stop_gradient(jnp.asarray(self.sharpness)) * output)
 
     def averaged(self, output: Float[Array, "K A"]) -> Categorical:
@@ -239,11 +239,11 @@ class Squashing(AbstractHead):
 
     @classmethod
     def into(cls, bounds: Bounds) -> "Squashing":
-        """Into these bounds."""
+        """A head for these bounds."""
         return cls(jnp.asarray(0.5 * (bounds.low + bounds.high)), jnp.asarray(0.5 * (bounds.high - bounds.low)))
 
     def __call__(self, output: Float[Array, "*B AA"]) -> SquashedGaussian:
-        """The Gaussian of an output, its log standard deviations squeezed into their range."""
+        """The Gaussian of an output; log standard deviations are squashed into their range."""
         mean, raw = jnp.split(output, 2, -1)
         low, high = LOG_STDS
         return SquashedGaussian(mean, low + 0.5 * (high - low) * (jnp.tanh(raw) + 1), self)
@@ -253,7 +253,7 @@ class Squashing(AbstractHead):
         return Squashing(jnp.asarray(self.middle)[0], jnp.asarray(self.half)[0])(jnp.mean(output, 0))
 
     def action(self, z: Float[Array, "*B A"]) -> Float[Array, "*B A"]:
-        """The action of z; within the bounds to the last digit."""
+        """The action of z, clipped to the bounds against rounding."""
         middle, half = self.like(z)
         return jnp.clip(middle + half * jnp.tanh(z), middle - half, middle + half)
 
@@ -263,15 +263,15 @@ class Squashing(AbstractHead):
         return (action - middle) / half
 
     def unsquashed(self, action: Float[Array, "*B A"]) -> Float[Array, "*B A"]:
-        """The z behind an action; one at a bound, which no z reaches, is taken to be near it."""
+        """The z of an action; one at a bound, which no finite z reaches, is moved slightly inside."""
         return jnp.arctanh(jnp.clip(self.unit(action), -1 + EDGE, 1 - EDGE))
 
     def log_half(self, values: Float[Array, "*B A"]) -> Float[Array, "*B A"]:
-        """The logarithm of half the width, in the shape of `values`: by how much less dense actions are than units."""
+        """The logarithm of half the width, in the shape of `values`: the log derivative of actions by units."""
         return jnp.log(self.like(values)[1])
 
     def like(self, values: Float[Array, "*B A"]) -> tuple[Float[Array, "*B A"], Float[Array, "*B A"]]:
-        """Middle and half the width in the shape of `values`; they are held fixed in training."""
+        """Middle and half the width in the shape of `values`, without gradients."""
         held = jax.lax.stop_gradient((jnp.asarray(self.middle), jnp.asarray(self.half)))
         return jnp.broadcast_to(held[0], values.shape), jnp.broadcast_to(held[1], values.shape)
 

@@ -1,11 +1,11 @@
 r"""The paper's model of a demonstrator: precision, bias, their gauge and their priors.
 
-Demonstrator $i$ acts by $\pi_i(a|s) \propto \exp(\beta_i (Q(s,a) + \epsilon_i(s,a)))$ (Eq. 5): the *precision*
-$\beta_i \ge 0$ says how consistently they choose, the *bias* $\epsilon_i$ how their reward (or their Q) differs from
-the shared one. Tables and networks use the same functions, see `perceived` and `irleed.model.actions`.
+Demonstrator $i$ acts by $\pi_i(a|s) \propto \exp(\beta_i (Q(s,a) + \epsilon_i(s,a)))$ (Eq. 6): the *precision*
+$\beta_i \ge 0$ is how consistently they choose, the *bias* $\epsilon_i$ is how their reward (or their Q) differs from
+the shared one. Tabular algorithms and networks use the same functions, see `perceived` and `irleed.model.actions`.
 
-Only the product $\beta_i(\theta + \epsilon_i)$ meets the data, so a convention, the *gauge*, fixes what is free: the
-mean of $\log \beta_i$ is zero, and the prior on $\epsilon_i$ moves what all biases share into $\theta$.
+The likelihood depends on the product $\beta_i(\theta + \epsilon_i)$ alone, so a convention, the *gauge*, fixes the
+rest: the mean of $\log \beta_i$ is zero, and the prior on $\epsilon_i$ moves what all biases share into $\theta$.
 """
 
 import equinox as eqx
@@ -32,7 +32,7 @@ class Demonstrators(eqx.Module):
         return jnp.exp(gauge(self.log_precision))
 
     def perceived(self, weights: Float[Array, " F"]) -> Float[Array, "D F"]:
-        r"""$\beta_i(\theta + \epsilon_i)$: the reward weights that demonstrators pursue, in units of their noise."""
+        r"""$\beta_i(\theta + \epsilon_i)$: the reward weights that demonstrators act by, in units of their noise."""
         return perceived(self.precision, weights[None], self.bias)
 
 
@@ -60,22 +60,22 @@ class Prior(eqx.Module):
 
 
 class Description(eqx.Module):
-    """How an algorithm describes one action of a demonstrator."""
+    """Likelihood and bias of one action of a demonstrator under an algorithm's model of them."""
 
     log_prob: Float[Array, ""]  # of the action, or its log density, under the demonstrator's own policy
     bias: Float[Array, ""]  # mean square of their bias in this state; NaN: the algorithm has no bias
-    shared: Float[Array, ""]  # in the same units, the mean square of what the bias is compared with
+    shared: Float[Array, ""]  # mean square of the shared values in the same units, which the bias is relative to
 
     @classmethod
     def without_bias(cls, log_prob: Float[Array, ""]) -> "Description":
-        """By an algorithm that has no bias."""
+        """For an algorithm without biases."""
         return cls(log_prob, jnp.full((), jnp.nan, jnp.float32), jnp.ones((), jnp.float32))
 
 
 def perceived(
     precision: Float[Array, "*#B"], shared: Float[Array, "*#B A"], bias: Float[Array, "*#B A"]
 ) -> Float[Array, "*B A"]:
-    r"""$\beta(Q + \epsilon)$, of values, rewards or reward weights along the last axis: what a demonstrator pursues."""
+    r"""$\beta(Q + \epsilon)$, of values, rewards or weights along the last axis, as a demonstrator perceives them."""
     return precision[..., None] * (shared + bias)
 
 
@@ -87,7 +87,7 @@ def gauge(log_precision: Float[Array, " D"]) -> Float[Array, " D"]:
 def log_precision_of(log_precision: Float[Array, " D"], demonstrator: Int[Array, "*B"]) -> Float[Array, "*B"]:
     """The log precision, in the gauge, of the demonstrator of each row."""
     own = jax.nn.one_hot(demonstrator, len(log_precision))
-    return own @ gauge(log_precision)  # a product rather than an index, whose gradient is a scatter and slow
+    return own @ gauge(log_precision)  # a matrix product: the gradient of indexing is a scatter, which is slow
 
 
 def precision_weights(

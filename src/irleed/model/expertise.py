@@ -1,4 +1,4 @@
-"""Expertise: the answer about the demonstrators."""
+"""Expertise: the estimates for every demonstrator."""
 
 import dataclasses
 import html
@@ -13,8 +13,8 @@ from rich.text import Text
 
 from irleed._io import text as _text
 from irleed._typing import Array, Bool, Float, Int, Scalar
-from irleed.data.formats import library
 from irleed.data.summary import FEW
+from irleed.errors import library
 
 INTERVAL = 0.9
 HEADINGS = ("demonstrator", "n", "skill", "precision", "bias", "loglik", "weight")
@@ -27,19 +27,19 @@ class Expertise(eqx.Module):
     """Skill, precision and bias of D demonstrators, with 90 % credible intervals.
 
     - `precision`: how consistently they choose, in the gauge where the mean of log precision is 0.
-    - `bias`: how far their idea of the reward is off: the size of their bias relative to that of the shared weights;
-      for networks, of the shared values. NaN where an algorithm knows no bias.
+    - `bias`: how far their reward deviates from the shared one: the norm of their bias relative to that of the shared
+      weights; for networks, of the shared values. NaN for algorithms without biases.
     - `log_likelihood`: mean log probability of their actions under their own fitted policy.
-    - `weight`: their share in what is known about the shared reward, or in the shared policy; sums to one.
-    - `skill`: the share of the advantage over random actions that they realise, by the values that a policy has learnt
-      from the others alone; 1 at most, 0 as good as random, negative worse. Of vectors, how much nearer their actions
-      are to what that policy does than random ones. None where it is not estimated.
-    - `gain`, `offset`: of vectors, how large actions are relative to the shared policy's, and how far they are off on
-      average, in the action's own units; NaN for entries that are choices. None where an algorithm knows neither.
+    - `weight`: their share of the information about the shared reward, or of the shared policy; sums to one.
+    - `skill`: the fraction of the advantage over random actions that they realise, by the values of a policy learnt
+      from the others alone; 1 at most, 0 as good as random, negative worse. With vectors, how much closer their actions
+      are to that policy's than random ones. None where it is not estimated.
+    - `gain`, `offset`: with vectors, the size of actions relative to the shared policy's, and their mean deviation from
+      them in the action's own units; NaN for entries that are choices. None where they are not estimated.
 
-    An ensemble's intervals say nothing of a demonstrator with a handful of transitions, of whom every resample is the
-    same: `without_few` removes them, and who has fewer than 10 transitions and no interval is not ranked. The posterior
-    intervals of a finite MDP are wide there by themselves, and stay.
+    For a demonstrator with a handful of transitions, all resamples are the same and an ensemble's intervals mean
+    nothing: `without_few` removes them, and demonstrators with fewer than 10 transitions and no interval are not
+    ranked. In a finite MDP, posterior intervals are wide for few transitions, and are kept.
     """
 
     names: tuple[str, ...] = eqx.field(static=True)
@@ -60,30 +60,30 @@ class Expertise(eqx.Module):
 
     @property
     def ranking(self) -> tuple[str, ...]:
-        """Names, by skill or, where that is not estimated, by precision; without those who are not `ranked`."""
+        """Names by skill or, where that is not estimated, by precision; only of demonstrators that are `ranked`."""
         return tuple(self.names[i] for i in self._order if self.ranked[i])
 
     @property
     def ranked(self) -> Bool[np.ndarray, " D"]:
-        """Who can be compared with others: at least 10 transitions, or an interval that counts how few they are."""
+        """Whether each demonstrator is ranked: at least 10 transitions, or a posterior interval."""
         return (np.asarray(self.transitions) >= FEW) | ~np.isnan(np.asarray(self.precision_low))
 
     @property
     def skill_and_ends(self) -> tuple[Float[Array, " D"], Float[Array, " D"], Float[Array, " D"]] | None:
-        """Skill and the two ends of its intervals, where it is estimated."""
+        """Skill and the ends of its intervals, or None where it is not estimated."""
         if self.skill is None or self.skill_low is None or self.skill_high is None:
             return None
         return self.skill, self.skill_low, self.skill_high
 
     def without_few(self) -> "Expertise":
-        """The same without intervals of those with fewer than 10 transitions: not estimated."""
+        """A copy without intervals for demonstrators with fewer than 10 transitions."""
         few = np.asarray(self.transitions) < FEW
         names = ("precision_low", "precision_high", "bias_low", "bias_high", "skill_low", "skill_high")
         ends = [name for name in names if getattr(self, name) is not None]
         return dataclasses.replace(self, **{end: np.where(few, np.nan, getattr(self, end)) for end in ends})
 
     def to_dict(self) -> list[dict[str, object]]:
-        """One plain dictionary a demonstrator, for JSON."""
+        """A dictionary for each demonstrator, for JSON."""
         columns = self._columns
         return [
             {
@@ -152,7 +152,7 @@ class Expertise(eqx.Module):
         return () if found is None else (_interval(*(each[i] for each in found)),)
 
     def _rows(self, limit: int, *, narrow: bool = False) -> list[tuple[str, ...]]:
-        """The cells of a table in the order of the ranking; of many, a last row says how many are left out."""
+        """The cells of a table in the order of the ranking; beyond `limit` rows, the number of the others."""
         ends = [np.full(len(self.names), np.nan)] * 2 if narrow else [self.bias_low, self.bias_high]
         rows = [
             (
@@ -182,7 +182,7 @@ def _interval(value: Scalar, low: Scalar, high: Scalar) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """A number, or a list of them, for JSON, which knows neither NaN nor infinity."""
+    """A number or a list of numbers for JSON, with None for NaN and infinity."""
     if np.ndim(value):
         return [_plain(each) for each in value]
     return float(value) if np.isfinite(value) else None

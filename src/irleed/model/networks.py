@@ -1,8 +1,8 @@
-"""Multilayer perceptrons, and the biases of demonstrators; trees of arrays, so that a leading axis stacks several."""
+"""Multilayer perceptrons and the biases of demonstrators, as pytrees: a leading axis stacks several."""
 
 import abc
 from collections.abc import Callable, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import equinox as eqx
 import jax
@@ -19,13 +19,13 @@ def elu(x: Float[Array, "..."]) -> Float[Array, "..."]:
 
 
 @elu.defjvp
-def _elu_jvp(primals, tangents):
+def _elu_jvp(primals: Any, tangents: Any):
     value = elu(*primals)
     return value, tangents[0] * (jnp.minimum(value, 0) + 1)
 
 
 def norm_relu(x: Float[Array, "... n"]) -> Float[Array, "... n"]:
-    """ReLU after layer normalisation: bounded outputs, however far an observation is from the data."""
+    """ReLU after layer normalisation: outputs stay bounded far from the data."""
     centred = x - jnp.mean(x, -1, keepdims=True)
     return jax.nn.relu(centred * jax.lax.rsqrt(jnp.mean(centred**2, -1, keepdims=True) + 1e-5))
 
@@ -48,7 +48,7 @@ class Mlp(eqx.Module):
 
     @classmethod
     def init(cls, key: Key, inputs: Inputs, sizes: Sequence[int], activation: Activation = "elu") -> "Mlp":
-        """Layers of these sizes, the last one being the output's."""
+        """A network with layers of these sizes, the last of which is the output."""
         weights, offsets = [], []
         for layer, (before, after) in enumerate(zip((inputs.centre.size, *sizes), sizes, strict=False)):
             weight_key, offset_key = jax.random.split(jax.random.fold_in(key, layer))
@@ -81,9 +81,9 @@ class AbstractBias(eqx.Module):
 
 
 class Linear(AbstractBias):
-    """Linear in the observation, and zero at first.
+    """Linear in the observation, initialised at zero.
 
-    Such a bias has the same form everywhere, so that it is also known in states that only other demonstrators visit.
+    A linear bias is determined everywhere, also in states that only other demonstrators visit.
     """
 
     inputs: Inputs  # held fixed
@@ -100,7 +100,7 @@ class Linear(AbstractBias):
         """The bias of one demonstrator in each state of a batch."""
         seen = jax.vmap(standardised, (None, 0))(self.inputs, observation)
         own = jax.nn.one_hot(demonstrator, len(self.offsets))
-        # A product with everyone's weights rather than an index, whose gradient is a scatter: that would be slow.
+        # A product with all weights: the gradient of indexing is a scatter, which is slow.
         placed = (own[:, :, None] * seen[:, None, :]).reshape(len(seen), -1)
         return placed @ self.weights.reshape(placed.shape[1], self.offsets.shape[-1]) + own @ self.offsets
 
@@ -112,7 +112,7 @@ class Linear(AbstractBias):
 
 
 class Independent(AbstractBias):
-    """A network for each demonstrator, as in the paper; all are evaluated, so this is for a few of them."""
+    """A network for each demonstrator, as in the paper; all are evaluated, so this is for few demonstrators."""
 
     network: Mlp  # leading axis D
 
@@ -120,19 +120,19 @@ class Independent(AbstractBias):
     def init(
         cls, key: Key, demonstrators: int, inputs: Inputs, sizes: Sequence[int], activation: Activation = "elu"
     ) -> "Independent":
-        """Networks of these sizes, each started on its own."""
+        """Independently initialised networks of these sizes."""
         keys = jax.random.split(key, demonstrators)
         return cls(jax.vmap(lambda each: Mlp.init(each, inputs, sizes, activation))(keys))
 
     def __call__(self, observation: Float[Array, "B ..."], demonstrator: Int[Array, " B"]) -> Float[Array, "B A"]:
         """The bias of one demonstrator in each state of a batch."""
         every = jax.vmap(lambda network: jax.vmap(network)(observation))(self.network)
-        # A sum rather than an index, whose gradient is a scatter: that would be slow.
+        # A sum: the gradient of indexing is a scatter, which is slow.
         return jnp.sum(jax.nn.one_hot(demonstrator, len(every), axis=0)[:, :, None] * every, 0)
 
 
 class LowRank(AbstractBias):
-    """A shared trunk and a small linear head for each demonstrator; the cost hardly grows with their number."""
+    """A shared trunk and a linear head for each demonstrator; the cost hardly grows with their number."""
 
     trunk: Mlp
     heads: Float[Array, "D K A"]
@@ -147,7 +147,7 @@ class LowRank(AbstractBias):
         activation: Activation = "elu",
         rank: int = 8,
     ) -> "LowRank":
-        """A trunk of these sizes with `rank` outputs; heads start at zero, and so do all biases."""
+        """A trunk of these sizes with `rank` outputs; heads, and so all biases, are initialised at zero."""
         trunk = Mlp.init(key, inputs, (*sizes[:-1], rank), activation)
         return cls(trunk, jnp.zeros((demonstrators, rank, sizes[-1]), jnp.float32))
 
@@ -169,8 +169,8 @@ def biases(
     """Biases of `actions` outputs: linear ones, or networks with these hidden layers.
 
     Without demonstrators, all biases are zero and cost nothing. Up to `OWN_NETWORKS` demonstrators have a network each;
-    more share a trunk with `RANK` outputs. With `zero`, the outputs of networks are 0 at first, as those of the others
-    always are.
+    more share a trunk with `RANK` outputs. With `zero`, networks are initialised with outputs of 0 (linear biases and
+    those with a shared trunk always are).
     """
     if hidden is None:
         return Linear.init(demonstrators, inputs, actions)

@@ -1,19 +1,17 @@
-r"""Everyone's bias, gain and precision from how their actions differ from those of a shared policy.
+r"""Each demonstrator's bias, gain and precision from the residuals of their actions from a shared policy.
 
-With actions scaled to bounds from -1 to 1, $m(s)$ what the shared policy does and Gaussian noise $\xi$, demonstrator
-$i$ does $m + W_i m + b_i + \sigma\xi/\sqrt{\beta_i}$: a linear function of what the shared policy does, so that it is
-also known where they never were. The multiple of $m$ in it is their *gain* $g_i$: how fast they are, from a quarter to
-four times as fast as what is common. The rest of $W_i m + b_i$ is their *bias*: off to one side, turned, or the
-opposite. Each kind of coefficient has a Gaussian prior around zero, one for every demonstrator, whose width is the
-evidence's: biases that nothing supports vanish. What demonstrators have in common is no bias; those who are far off
-count little for that.
+With actions scaled to bounds from -1 to 1, the shared policy's action $m(s)$ and Gaussian noise $\xi$, demonstrator
+$i$'s action is $m + W_i m + b_i + \sigma\xi/\sqrt{\beta_i}$: linear in $m$, so that it is determined in all states. The
+multiple of $m$ in it is their *gain* $g_i$, a speed relative to the common one, between 1/4 and 4. The rest of $W_i m +
+b_i$ is their *bias*: an offset, a rotation, or a reversal. Each kind of coefficient has a Gaussian prior around zero,
+whose width is estimated by the evidence, so that biases without support vanish. What demonstrators have in common is
+not bias; those with large residuals have a small weight in it.
 
-Noise grows with what is done: somebody who is twice as fast is twice as far off. Of how noise depends on the gain,
-among demonstrators, at most the proportional part is taken out of their precision; if it does not depend on it,
-nothing is.
+Noise may grow with speed. Among demonstrators, the dependence of noise on gain, at most a proportional one, is
+subtracted from their precision; without such a dependence nothing is.
 
-Transitions of an episode are not independent: by how much their residuals agree within episodes, coefficients are less
-certain. Intervals are those of episodes drawn with replacement.
+Transitions of an episode are not independent: the more residuals agree within episodes, the less certain coefficients
+are. Intervals are bootstrap intervals over episodes.
 """
 
 import dataclasses
@@ -24,26 +22,26 @@ import numpy as np
 
 from irleed._typing import Array, Float, Int, Scalar
 
-OUTER, INNER = 6, 8  # rounds for what is common, and within each for everything else
+OUTER, INNER = 6, 8  # rounds for the common part, and within each for everything else
 DRAWS, DRAW_ROUNDS = 50, 4
 MOST_BLOCKS, MOST_NUMBERS = 30, 1 << 25  # parts of a demonstrator's episodes; numbers in all their moments
-LEAST, LEAST_GAIN = 1e-6, 0.25  # who is slower, or does the opposite, is off
+LEAST, LEAST_GAIN = 1e-6, 0.25  # a smaller or negative gain counts as bias
 STEP = 0.05
 TURNS = np.arange(-6.0, 6.0 + STEP / 2, STEP)  # log precisions at which choices are compared
 PRIOR_SLOPE, PRIOR_WIDTH = 1.0, 0.5  # of log noise over log gain
 
 
 class Choices(NamedTuple):
-    """An entry that chooses: the shared policy's log probabilities, and what was chosen."""
+    """An entry that chooses: the shared policy's log probabilities, and the options chosen."""
 
     log_probs: Float[Array, "N K"]
     option: Int[Array, " N"]
 
 
 class Residuals(NamedTuple):
-    """What D demonstrators do, beside a shared policy, with M numbers that are no choices."""
+    """Estimates for D demonstrators relative to a shared policy, with M entries that are not choices."""
 
-    log_precision: Float[np.ndarray, " D"]  # of all that is off but the gain, in the gauge
+    log_precision: Float[np.ndarray, " D"]  # of all residuals except the gain, in the gauge
     bias: Float[np.ndarray, " D"]  # root mean square, in noise at precision 1
     gain: Float[np.ndarray, " D"]
     offset: Float[np.ndarray, "D M"]  # the mean bias, scaled to bounds from -1 to 1
@@ -53,7 +51,7 @@ class Residuals(NamedTuple):
 class Moments:
     """Sums over transitions; the leading axis is that of demonstrators, or of blocks of their episodes."""
 
-    gram: Float[np.ndarray, "D M F F"]  # of products of inputs: what the shared policy does, and 1
+    gram: Float[np.ndarray, "D M F F"]  # of products of inputs: the shared policy's action, and 1
     cross: Float[np.ndarray, "D M F"]  # of inputs with residuals
     square: Float[np.ndarray, "D M"]  # of residuals
     number: Float[np.ndarray, "D M"]
@@ -66,7 +64,7 @@ class Moments:
         return Moments(gram, cross, weights @ self.square, weights @ self.number, tables)
 
     def without(self, common: Float[np.ndarray, "M F"]) -> "Moments":
-        """With residuals from what is common besides the shared policy."""
+        """The moments after subtracting the common part from the residuals."""
         moved = np.einsum("iefg,eg->ief", self.gram, common)
         square = self.square - 2 * np.einsum("ief,ef->ie", self.cross, common) + np.einsum("ief,ef->ie", moved, common)
         return dataclasses.replace(self, cross=self.cross - moved, square=np.maximum(square, 0))
@@ -74,14 +72,14 @@ class Moments:
 
 @dataclasses.dataclass
 class State:
-    """What is estimated; `width` are variances of coefficients, relative to the variance of noise at precision 1."""
+    """The parameters; `width` are variances of coefficients relative to the variance of noise at precision 1."""
 
     coefficient: Float[np.ndarray, "D M F"]
     noise: Float[np.ndarray, " D"]  # its variance, relative to that at precision 1
     level: Float[np.ndarray, " M"]  # its standard deviation at precision 1
     width: Float[np.ndarray, " 3"]
     common: Float[np.ndarray, "M F"]
-    repeated: Scalar  # how many transitions say as much about coefficients as one
+    repeated: Scalar  # transitions that carry as much information as one independent transition
 
 
 def residuals(
@@ -93,9 +91,9 @@ def residuals(
     count: int,
     choices: Sequence[Choices] = (),
 ) -> tuple[Residuals, Residuals]:
-    """Of `count` demonstrators, and the same of episodes drawn with replacement, along a leading axis.
+    """Estimates for `count` demonstrators, and bootstrap replicates over episodes along a leading axis.
 
-    Numbers that are not counted, such as those at a bound that is a choice, are left out.
+    Entries that are not `counted`, such as those at a bound that is a choice, are left out.
     """
     size, blocks, owner = _summed(shared, action, counted, demonstrator, episode, count, choices)
     belongs = (owner == np.arange(count)[:, None]).astype(float)
@@ -112,10 +110,10 @@ def residuals(
 
 
 class Tempo(NamedTuple):
-    """How fast D demonstrators are, by predictions that have not learnt from them."""
+    """Speed of D demonstrators relative to predictions learnt without their data."""
 
-    gain: Float[np.ndarray, " D"]  # the multiple of what is predicted in what they do; positive
-    growth: Float[np.ndarray, " D"]  # by how much their noise is larger for that
+    gain: Float[np.ndarray, " D"]  # the multiple of the prediction in their actions; positive
+    growth: Float[np.ndarray, " D"]  # factor by which their noise is larger because of it
     level: Float[np.ndarray, " M"]  # standard deviation at precision 1
 
 
@@ -127,9 +125,9 @@ def tempo(
     episode: Int[Array, " N"],
     count: int,
 ) -> Tempo:
-    """Of `count` demonstrators, each beside predictions `shared` of their own; drawn together where data are few.
+    """Tempo of `count` demonstrators relative to predictions `shared`, shrunk to the common one where data are few.
 
-    Who does the opposite has the tempo at which they do it.
+    A demonstrator who does the opposite has the tempo of the opposite.
     """
     size, blocks, owner = _summed(shared, action, counted, demonstrator, episode, count)
     whole = blocks.summed((owner == np.arange(count)[:, None]).astype(float))
@@ -144,9 +142,15 @@ def tempo(
 
 
 def _summed(
-    shared, action, counted, demonstrator, episode, count: int, choices: Sequence[Choices] = ()
+    shared: Array,
+    action: Array,
+    counted: Array,
+    demonstrator: Array,
+    episode: Array,
+    count: int,
+    choices: Sequence[Choices] = (),
 ) -> tuple[Float[np.ndarray, " M"], Moments, Int[np.ndarray, " B"]]:
-    """The size of what is shared, moments of blocks of episodes, and whose each block is."""
+    """The scale of the shared policy, moments of blocks of episodes, and the demonstrator of each block."""
     shared, action, counted = (np.asarray(each, float) for each in (shared, action, counted))
     entries = shared.shape[1]
     size = np.sqrt(np.mean(shared**2, 0) + LEAST)
@@ -160,7 +164,7 @@ def _summed(
 
 
 def _blocks(who: np.ndarray, episode: np.ndarray, most: int) -> tuple[Int[np.ndarray, " B"], Int[np.ndarray, " N"]]:
-    """Whose each block is, and the block of each transition: an episode, or several of those of the same person."""
+    """The demonstrator of each block, and the block of each transition: one episode or several of a demonstrator."""
     episodes, first, number = np.unique(episode, return_index=True, return_inverse=True)
     owner = who[first]
     order = np.argsort(owner, kind="stable")
@@ -171,7 +175,9 @@ def _blocks(who: np.ndarray, episode: np.ndarray, most: int) -> tuple[Int[np.nda
     return pairs // most, block[number]
 
 
-def _moments(inputs, residual, counted, block, count, tables) -> Moments:
+def _moments(
+    inputs: np.ndarray, residual: np.ndarray, counted: np.ndarray, block: np.ndarray, count: int, tables: np.ndarray
+) -> Moments:
     order = np.argsort(block, kind="stable")
     parts = np.split(order, np.searchsorted(block[order], np.arange(1, count)))
     gram = np.stack([np.einsum("nf,ne,ng->efg", inputs[p], counted[p], inputs[p], optimize=True) for p in parts])
@@ -193,7 +199,7 @@ def _table(choices: Choices, block: np.ndarray, count: int) -> Float[np.ndarray,
 
 
 def _estimated(whole: Moments, blocks: Moments, owner: np.ndarray) -> State:
-    """By turns: what is common, how much transitions repeat each other, and all else."""
+    """Alternate between the common part, the dependence of transitions, and all other parameters."""
     people, entries, inputs = whole.cross.shape
     level = np.sqrt(np.maximum(whole.square.sum(0) / np.maximum(whole.number.sum(0), 1), LEAST**2))
     none = np.zeros((people, entries, inputs))
@@ -219,7 +225,7 @@ def _repeated(state: State, blocks: Moments, owner: np.ndarray) -> float:
 
 def _refined(state: State, moments: Moments, rounds: int) -> State:
     """Expectation maximisation: coefficients with their uncertainty, then the variances of noise and of the priors."""
-    people, entries, inputs = moments.cross.shape
+    entries, inputs = moments.cross.shape[1:]
     kind = np.full((entries, inputs), 1)  # turns
     kind[np.arange(entries), np.arange(entries)], kind[:, -1] = 0, 2  # gains, offsets
     coefficient, noise, level, width = state.coefficient, state.noise, state.level, state.width
@@ -242,7 +248,7 @@ def _refined(state: State, moments: Moments, rounds: int) -> State:
 
 
 def _with_choices(noise: Float[np.ndarray, " D"], moments: Moments) -> Float[np.ndarray, " D"]:
-    """Variances by numbers and choices together; how certain choices are at precision 1 is estimated as well."""
+    """Variances from numbers and choices; the inverse temperature of choices at precision 1 is estimated too."""
     level, shifted = -np.log(noise), []
     for table in moments.tables:
         likely = [sum(np.interp(x + turn, TURNS, own) for x, own in zip(level, table, strict=True)) for turn in TURNS]
@@ -254,13 +260,13 @@ def _with_choices(noise: Float[np.ndarray, " D"], moments: Moments) -> Float[np.
 
 
 def _answer(state: State, moments: Moments, size: Float[np.ndarray, " M"]) -> Residuals:
-    """Gains, biases in noise at precision 1, mean biases, and precision by all that is off but the gain."""
+    """Gains, biases in noise at precision 1, mean biases, and precision by all residuals except the gain."""
     people, entries, _ = state.coefficient.shape
     moment, eye = _means(moments), np.arange(entries)
     own, common = _gains(state, moments, size)
     middle = np.maximum(1 + common, LEAST)
     gain = np.clip((1 + common + own) / middle, LEAST_GAIN, 1 / LEAST_GAIN)
-    own = middle * gain - 1 - common  # what is beyond is no speed
+    own = middle * gain - 1 - common  # beyond the limits it counts as bias
     rest = state.coefficient.copy()
     rest[:, eye, eye] -= own[:, None] * size
     square = np.einsum("ief,iefg,ieg->ie", rest, moment, rest) / state.level**2
@@ -279,7 +285,7 @@ def _means(moments: Moments) -> Float[np.ndarray, "D M F F"]:
 def _gains(
     state: State, moments: Moments, size: Float[np.ndarray, " M"]
 ) -> tuple[Float[np.ndarray, " D"], Float[np.ndarray, " D"]]:
-    """The multiple of what the shared policy does, less 1: in each one's coefficients, and in the common ones."""
+    """The multiple of the shared policy's action, minus 1: in each demonstrator's coefficients and the common ones."""
     moment, eye = _means(moments), np.arange(len(size))
     power = (moment[:, eye, eye, eye] * size**2).sum(1)
     first = moment[:, eye, eye, :-1] * size[:, None] / np.maximum(power, LEAST)[:, None, None]
@@ -288,7 +294,7 @@ def _gains(
 
 
 def _growth(log_noise: Float[np.ndarray, " D"], log_gain: Float[np.ndarray, " D"]) -> float:
-    """The slope of log noise over log gain among demonstrators, drawn to 1, and from 0 to 1."""
+    """The slope of log noise over log gain among demonstrators, shrunk to 1 and clipped to [0, 1]."""
     x, y = log_gain - log_gain.mean(), log_noise - log_noise.mean()
     slope = PRIOR_SLOPE
     for _ in range(OUTER):

@@ -1,14 +1,13 @@
 """Policies: how a fitted policy acts, is saved and is loaded.
 
 - `Policy` is the interface; `TabularPolicy` and `EnsemblePolicy` are the two kinds, `load_policy` reads either.
-- `Actor` and `EnsembleActor` are policies inside traced functions, see `irleed.policies.actor`.
+- `Actor` and `EnsembleActor` are policies inside traced functions, see `irleed.policies.base`.
 """
 
 from pathlib import Path
 
 from irleed.policies import ensemble, tabular
-from irleed.policies.actor import AbstractActor, Actor, EnsembleActor
-from irleed.policies.base import Policy, read_format
+from irleed.policies.base import AbstractActor, Actor, EnsembleActor, Policy, read_format
 from irleed.policies.ensemble import EnsemblePolicy
 from irleed.policies.tabular import TabularPolicy, boltzmann_probabilities
 

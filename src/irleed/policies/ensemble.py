@@ -18,8 +18,7 @@ from irleed.errors import DataError, SpaceError
 from irleed.model.actions import ActionDistribution, Categorical, Softmax, Squashing
 from irleed.model.mixed import Mixing, outputs_of
 from irleed.model.networks import ACTIVATIONS, Activation, Mlp
-from irleed.policies.actor import Actor, EnsembleActor
-from irleed.policies.base import VERSION, Policy, checked_actions, read_tensors, write_tensors
+from irleed.policies.base import VERSION, Actor, EnsembleActor, Policy, checked_actions, read_tensors, write_tensors
 
 DISCRETE, CONTINUOUS, MIXED = "irleed-network-policy", "irleed-gaussian-policy", "irleed-mixed-policy"
 # By format, the arrays beside the layers, and how many axes each has after that of the members.
@@ -30,11 +29,11 @@ FORMATS = {
 }
 MOST_LAYERS = 32  # each is compiled: 300 would take half a minute
 POSITIVE = ("spread", "sharpness", "half", "unit")  # divisors and factors
-LEAST = float(np.finfo(np.float32).tiny)  # smaller numbers are zero on most devices
+LEAST = float(np.finfo(np.float32).tiny)  # smaller numbers are flushed to zero on most devices
 
 
 class EnsemblePolicy(Policy):
-    """K perceptrons that act together, see `irleed.policies.actor.EnsembleActor`."""
+    """An ensemble of K perceptrons, see `irleed.policies.base.EnsembleActor`."""
 
     members: Actor  # of perceptrons; leading axis K
     conditioning: Conditioning | None = None  # of observations, before the members see them
@@ -267,7 +266,7 @@ def check_shapes(tensors: Mapping[str, Tensor], others: Mapping[str, int], *, me
 
 
 def check_numbers(arrays: Mapping[str, np.ndarray]) -> None:
-    """Raise a ValueError where outputs would not be finite, or would not depend on observations."""
+    """Raise a ValueError if outputs would not be finite, or not depend on observations."""
     for name, array in arrays.items():
         if not np.isfinite(array).all():
             raise ValueError(f"{name} with NaN or infinity")

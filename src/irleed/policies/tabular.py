@@ -13,11 +13,10 @@ from irleed._io.arrays import Tensor
 from irleed._io.text import one_line
 from irleed._typing import Array, Float, Int, Scalar
 from irleed.errors import SpaceError
-from irleed.policies.actor import TableActor
-from irleed.policies.base import VERSION, Policy, checked_actions, read_tensors, write_tensors
+from irleed.policies.base import VERSION, Policy, TableActor, checked_actions, read_tensors, write_tensors
 
 FORMAT = "irleed-tabular-policy"
-LEAST = 1e-12  # the probability that an action without any counts as in likelihoods
+LEAST = 1e-12  # least probability of an action in likelihoods
 ROUNDING = 1e-4  # how far probabilities in single precision may be from a sum of 1
 
 
@@ -85,8 +84,8 @@ class TabularPolicy(Policy):
 def boltzmann_probabilities(q: Float[Array, "S A"], sharpness: Scalar) -> Float[Array, "S A"]:
     r"""$\pi \propto \exp(\kappa A / \mathrm{sd}(A))$ with advantages $A = Q - \mathrm{mean}_a Q$.
 
-    The greedy policy of a noisy reward can loop for ever; this one leaves loops. Its sharpness is relative to the
-    standard deviation of the advantages, so that one value suits every scale of rewards.
+    The greedy policy of a noisy reward can loop for ever; a stochastic one leaves loops. Its sharpness is relative to
+    the standard deviation of the advantages, so that one value suits every scale of rewards.
     """
     advantage = q - jnp.mean(q, -1, keepdims=True)
     spread = jnp.std(advantage)

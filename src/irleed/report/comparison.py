@@ -45,14 +45,14 @@ def beside(run: FitRun, level: int, key: str) -> Safe:
     called = [replace(each, label=_method(each.config.get("algorithm"))) for each in (run, *run.baselines)]
     called[1:] = sorted(called[1:], key=lambda each: order.get(each.label, len(order)))
     lost = listed([_method(name) for name in run.unfinished])
-    notes = [paragraph(f"Not here, as training did not come to an end: {lost}.", kind="note")] if lost else []
+    notes = [paragraph(f"Left out, as their training did not finish: {lost}.", kind="note")] if lost else []
     size = ", and ensembles of the same size" if run.networks else ""
     playing = [each.label for each in called if str(each.config.get("env")) != "None"]
     if run.networks and 0 < len(playing) < len(called):
-        size += f"; {listed(playing)} learnt by playing, the others from the data alone"
+        size += f"; {listed(playing)} learnt in the environment, the others from the data alone"
     note = (
         f"The same data{size}. Log likelihood is that of an action of the demonstrators as "
-        "each method models them, on the data that it learnt from: how well they are described, not how good the "
+        "each method models them, on its training data: how well the demonstrators are described, not how good the "
         "policy is."
     )
     values = _overview("Methods; 90 % intervals in brackets", "method", called, "algorithm", "data")
@@ -106,10 +106,10 @@ def _same_data(runs: list[FitRun]) -> Safe:
     """Whether the runs come from the same data."""
     facts = [None if run.facts is None else run.facts.plain() for run in runs]
     if any(fact is None for fact in facts):
-        return paragraph("Not all runs say what data they come from: compare them only if you know it.")
+        return paragraph("Not all runs have a summary of their data: compare them only if the data are the same.")
     if any(fact != facts[0] for fact in facts):
-        return paragraph("The runs come from different data: differences may be those of the data.", kind="warning")
-    return paragraph("All runs come from data that are the same in every count and range.")
+        return paragraph("The runs come from different data, which may explain differences.", kind="warning")
+    return paragraph("The data of all runs agree in every count and range.")
 
 
 def _returns(runs: list[FitRun]) -> Safe | None:

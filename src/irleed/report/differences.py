@@ -34,10 +34,10 @@ def maps(run: FitRun, runs: int = 1) -> list[Safe]:
     room = (ROOM if len(weights) <= MOST_CELLS else ROOM_OF_PICTURES) // len(weights) // runs
     order = sorted(range(len(bias)), key=lambda who: -size[who])[: max(1, min(room, MOST_MAPS))]
     if not any(size):
-        return [paragraph("This algorithm knows no biases: all pursue the same.")]
+        return [paragraph("This algorithm has no biases: all demonstrators have the shared reward.")]
     where = _listed(run, order)
     if run.grid is None:
-        return [paragraph("What each demonstrator wants more, and less, than all do together."), where]
+        return [paragraph("What each demonstrator values more, and less, than the shared reward."), where]
     largest = max(abs(value) for who in order for value in bias[who])
     middle = (min(weights) + max(weights)) / 2
     spread = max(weights) - middle
@@ -47,9 +47,9 @@ def maps(run: FitRun, runs: int = 1) -> list[Safe]:
         name = run.people[who].name
         drawn.append(_map(run.grid, f"Bias of {name}", bias[who], 0.0, largest, f"its size is {number(size[who])}"))
     note = (
-        "Blue is wanted, orange avoided, the stronger the more. The shared reward is drawn around the middle of its "
+        "Blue is high, orange low. The shared reward is drawn around the middle of its "
         f"range; biases around 0, all on one scale, which ends at {number(largest)}. Where a map is pale, "
-        "its demonstrator wants what all want."
+        "the demonstrator has the shared reward."
     )
     left_out = len(bias) - len(order)
     more = f" The {len(order)} largest of {len(bias)} biases are shown." if left_out else ""
@@ -91,7 +91,7 @@ def _listed(run: FitRun, order: list[int]) -> Safe:
         less = [_place(run, i, own[i]) for i in by_value[::-1][:MOST_LISTED] if own[i] < 0]
         rows.append((run.people[who].name, "; ".join(more), "; ".join(less)))
     what = "cells" if run.grid else "features"
-    found = table(f"The {what} with the largest biases", ["demonstrator", "wants more", "wants less"], rows)
+    found = table(f"The {what} with the largest biases", ["demonstrator", "values more", "values less"], rows)
     return details("Where the biases are largest", found) if run.grid else found
 
 
@@ -106,14 +106,14 @@ def departures(run: FitRun, key: str, runs: int = 1) -> list[Safe]:
     """A projection with a panel for each demonstrator, and the situations behind it."""
     found = run.departures
     if found is None:
-        return [paragraph("The run does not say where demonstrators depart from the shared policy.")]
+        return [paragraph("The run has no departures from the shared policy.")]
     names = [person.name for person in run.people]
     departing = [names[who] for who, own in found.people if own and found.mean[who] > 0]
     note = (
-        "How far an action departs is its surprise under the shared policy beyond what is usual in that situation (its "
-        "entropy): 0 on average for someone who acts by that policy. "
+        "How far an action departs is its surprise under the shared policy minus the expected surprise there (the "
+        "entropy): 0 on average for a demonstrator who acts by that policy. "
     )
-    most = f"Those who depart most: {listed(departing[:3])}." if departing else "Nobody departs from it on average."
+    most = f"Those who depart most: {listed(departing[:3])}." if departing else "None departs from it on average."
     shares = " and ".join(f"{share:.0%}" for share in found.explained)
     seen = (
         "Each panel: situations of one demonstrator (coloured) among those of all (grey), by the two principal "

@@ -31,7 +31,8 @@ CERTAIN = 0.9  # the probability from which an episode is certainly a person's
 SURE = 0.95  # the probability from which the order of two demonstrators counts as certain
 SKILL = (
     "Skill is the share of the advantage over random actions that a demonstrator realises, by the values of a policy "
-    "that has learnt from the others alone: 1 is what the others would do, 0 as good as random actions, below 0 worse. "
+    "that has learnt from the others alone: 1 for the actions that they value "
+    "most, 0 as good as random actions, below 0 worse. "
 )
 PRECISION = "Precision is how consistently a demonstrator chooses actions of high value; 1 is the average. "
 BIAS = "Bias is how far the demonstrator's own {values} deviate from the shared {values}, relative to these; 0 is none."
@@ -127,7 +128,7 @@ def indistinguishable(run: FitRun) -> list[list[str]]:
 
 
 def has_ranking(run: FitRun) -> bool:
-    """Whether the run ranks demonstrators: some algorithms take all for equal, and data may be too few."""
+    """Whether the run ranks demonstrators: some algorithms treat all alike, and data may be too few."""
     return len({person.quality.value for person in compared(run)}) > 1
 
 
@@ -145,13 +146,13 @@ def win_probabilities(order: list[Person]) -> Float[np.ndarray, "D D"]:
 def conclusions(run: FitRun) -> list[str]:
     """Which differences between demonstrators the estimates support."""
     if len(run.people) == 1:
-        return ["There is one demonstrator, and so nobody to compare with."]
+        return ["There is only one demonstrator, so there is nothing to compare."]
     by = ranked_by(run)
     if len(compared(run)) < 2:
-        return [f"Too few transitions to rank the demonstrators: their {by} is no more than a first guess."]
+        return [f"Too few transitions to rank the demonstrators: their {by} is hardly determined."]
     if not has_ranking(run):
         algorithm = run.config.get("algorithm", "this algorithm")
-        return [f"All have the same {by}: {algorithm} takes the demonstrators for equal and does not rank them."]
+        return [f"All have the same {by}: {algorithm} treats demonstrators alike and does not rank them."]
     if all(person.quality.low is None for person in run.people):
         return ["These estimates have no intervals: the order may be chance."]
     apart, all_ = pairs(run)
@@ -166,8 +167,8 @@ def conclusions(run: FitRun) -> list[str]:
         sentences += _uncertain(run) if run.by_skill else _overlapping(run)
     if run.members is not None and run.members < FEW_MEMBERS and not run.by_skill:
         sentences.append(
-            f"The intervals are quantiles over {counted(run.members, 'member')} of an ensemble: take them as rough, "
-            "and fit with more --members before anything depends on them."
+            f"The intervals are quantiles over {counted(run.members, 'member')} of an ensemble: they are rough; "
+            "fit with more --members before you rely on them."
         )
     sentences.append(
         "Intervals hold 90 % if the model is right: among many pairs, some will not overlap by chance. "
@@ -175,7 +176,7 @@ def conclusions(run: FitRun) -> list[str]:
         + (
             ": it says how well actions agree with what the others value."
             if run.by_skill
-            else ": a demonstrator can be consistent in pursuit of the wrong thing, which is what bias says."
+            else ": a demonstrator can act consistently by a wrong reward, which is bias."
         )
     )
     return sentences
@@ -293,7 +294,7 @@ def _episode_table(found: Episodes) -> list[Safe]:
         odd = outliers(own)
         rows += [(name, each.episode, each.value, "yes" if each in odd else "") for each in own]
     more = f"; the first {MOST_ROWS} of {len(rows)}" if len(rows) > MOST_ROWS else ""
-    caption = "Skill in each episode, drawn towards the demonstrator's where the episode is short"
+    caption = "Skill in each episode, shrunk towards the demonstrator's where the episode is short"
     caption += f"{more}; numbers from 0"
     values = table(caption, ["demonstrator", "episode", "skill", "unlike the others"], rows[:MOST_ROWS])
     return [paragraph(_outliers_named(found)), details("Skill in each episode", values)]
@@ -356,7 +357,7 @@ def scores_section(found: Validation, level: int, key: str) -> Safe:
     caption = f"Rank correlations with {found.score}; 95 % bootstrap intervals over people"
     headings = ["what", "Spearman", f"partial, given {' and '.join(found.given)}", "people"]
     inside = element("div", *drawn, class_="figures"), table(caption, headings, rows)
-    return part(level, "Beside scores that are known", key, *words, *inside)
+    return part(level, "Agreement with known scores", key, *words, *inside)
 
 
 def _estimate(found: Agreement) -> Estimate:

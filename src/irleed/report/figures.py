@@ -27,9 +27,9 @@ P = ParamSpec("P")
 
 COLUMN, PAGE = 3.4, 7.0  # widths in inches: of a column, of both
 TALLEST, PANEL = 24.0, 2.3  # of a figure with a row for each demonstrator; side of a scatter plot
-# Okabe and Ito's colours, told apart by every kind of colour vision; markers tell the same in grey.
+# Okabe and Ito's colours, which suit every kind of colour vision; markers distinguish curves in grey.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
-MARKERS = ("o", "s", "^", "D", "v", "P", "X")  # one more than colours: together they tell 42 curves apart
+MARKERS = ("o", "s", "^", "D", "v", "P", "X")  # one more than colours: together they distinguish 42 curves
 MOST_NAMED = 30  # people whose names are written in a scatter plot
 MISSING = "0.88"
 LONGEST_NAME = 28

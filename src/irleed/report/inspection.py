@@ -28,9 +28,7 @@ COLUMNS = {
     "mean_return": "Mean return", "min_return": "Lowest", "max_return": "Highest", "terminated": "Task ended",
     "truncated": "Cut off",
 }  # fmt: skip
-POLICY = (
-    "default-src 'none'; style-src 'unsafe-inline'"  # nothing is fetched and no script runs, whatever names contain
-)
+POLICY = "default-src 'none'; style-src 'unsafe-inline'"  # nothing is loaded and no script runs, whatever names contain
 
 
 def write(summary: Mapping[str, Any], name: str, out: Path) -> Path:
@@ -46,15 +44,15 @@ def page(summary: Mapping[str, Any], name: str) -> str:
         f"by {counted(people, 'demonstrator')}."
     )
     notes = summary["warnings"]
-    odd = listing(notes, "short") if notes else paragraph("Nothing of what was looked for.")
+    odd = listing(notes, "short") if notes else paragraph("No warnings.")
     parts = [
-        part(2, "What is odd", "notes", odd),
+        part(2, "Warnings", "notes", odd),
         part(2, "Demonstrators", "who", _people(summary["demonstrators"])),
         part(2, "Episodes", "episodes", *_episodes(summary)),
         part(2, "Actions", "actions", *_actions(summary["action"])),
         part(2, "Observations", "observations", *_values(summary["observation"], "observation")),
     ]
-    links = {"notes": "What is odd", "who": "Demonstrators", "episodes": "Episodes", "actions": "Actions"}
+    links = {"notes": "Warnings", "who": "Demonstrators", "episodes": "Episodes", "actions": "Actions"}
     links |= {"observations": "Observations"}
     contents = listing(element("a", text, href=f"#{key}") for key, text in links.items())
     return document(

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from irleed._io.files import beside
-from irleed._io.text import shortened, visible
+from irleed._io.text import several, shortened, visible
 from irleed._typing import Shaped
 from irleed.errors import ConfigError
 from irleed.runs.reader import Estimate
@@ -166,10 +166,10 @@ def _fixed(value: float | int, decimals: int) -> str:
 
 def listed(names: Sequence[object], most: int = 8) -> str:
     """``a, b and c``; of many, the first."""
-    shown = [str(name) for name in names[:most]]
-    if len(names) > most:
-        return f"{', '.join(shown)} and {len(names) - most} more"
-    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}" if shown else ""
+    if len(names) > most or len(names) < 2:
+        return several(names, most)
+    *first, last = map(str, names)
+    return f"{', '.join(first)} and {last}"
 
 
 def counted(count: int, one: str, many: str | None = None) -> str:

@@ -178,7 +178,7 @@ def _distinct_labels(runs: list[Run]) -> list[Run]:
 def data_section(run: FitRun, level: int, key: str) -> Safe:
     """The data that was learned from."""
     if run.facts is None:
-        return part(level, "The data", key, paragraph(f"The run says only where they were: {run.config.get('data')}."))
+        return part(level, "The data", key, paragraph(f"The run names only their file: {run.config.get('data')}."))
     facts, people = run.facts, run.facts.inners("demonstrators")
     seen, done = facts.inner("observation"), facts.inner("action")
     counts = (
@@ -196,8 +196,8 @@ def data_section(run: FitRun, level: int, key: str) -> Safe:
     headings = ["demonstrator", "episodes", "transitions", "mean length", "mean return", "ended", "cut off"]
     more = f"; the first {MOST_PEOPLE} of {len(people)}" if len(people) > MOST_PEOPLE else ""
     odd = [warning for warning in facts.texts("warnings") if warning not in run.warnings]  # which the main results show
-    notes = [paragraph("What is odd about them:"), listing(odd)] if odd else []
-    return part(level, "The data", key, paragraph(counts), *notes, table(f"Who showed what{more}", headings, rows))
+    notes = [paragraph("Warnings:"), listing(odd)] if odd else []
+    return part(level, "The data", key, paragraph(counts), *notes, table(f"Demonstrations{more}", headings, rows))
 
 
 def _kind(values: Fields) -> str:

@@ -11,7 +11,7 @@ MOST_FILM = 1_000_000  # characters of films on a page
 
 
 def section(run: FitRun, level: int, key: str, room: int = MOST_FILM) -> Safe:
-    """Returns with intervals, or why there are none; and a film of at most `room` characters."""
+    """Returns with intervals, or why there are none, and a recorded episode of at most `room` characters."""
     rows = [(row, 1) for row in policies(run)] + [(row, 0) for row in demonstrators(run)]
     words = [paragraph(sentence) for sentence in conclusions(run)]
     if not rows:
@@ -75,10 +75,10 @@ def conclusions(run: FitRun) -> list[str]:
     """The policy compared with the best demonstrator, by the intervals."""
     policy_rows, people = policies(run), demonstrators(run)
     if not policy_rows:
-        why = "The policy was not tried in an environment" if run.networks else "No true reward of the MDP is known"
-        how = "the run says how likely the demonstrations are, not what the policy earns."
-        remedy = ["Give --env to have it tried."] if run.networks else []
-        known = "The plot has what the demonstrators earned." if people else "The data have no rewards either."
+        why = "The policy was not evaluated in an environment" if run.networks else "No true reward of the MDP is known"
+        how = "the run has the likelihood of the demonstrations, but no returns of the policy."
+        remedy = ["Give --env to evaluate it."] if run.networks else []
+        known = "The plot has the demonstrators' returns." if people else "The data have no rewards either."
         return [f"{why}: {how}", " ".join([*remedy, known])]
     if all(row.exact for row in policy_rows):
         return _computed(policy_rows, people)

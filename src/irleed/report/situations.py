@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from irleed._io.text import shortened
 from irleed.report import svg
 from irleed.report.expertise import ranked
 from irleed.report.markup import Safe, counted, details, element, figure, listed, listing, paragraph, part, table
@@ -85,7 +86,7 @@ def _drawn(rows: list[tuple[Person, tuple[Strength, ...]]]) -> list[tuple[Person
 
 def _heat_map(rows: list[tuple[Person, tuple[Strength, ...]]], found: Strengths) -> Safe:
     """A row for each demonstrator, a column for each group."""
-    left = svg.LETTER * max(len(svg.shortened(person.name)) for person, _ in rows) + 24
+    left = svg.LETTER * max(len(shortened(person.name, svg.LONGEST_NAME)) for person, _ in rows) + 24
     width = max(svg.WIDTH, left + CELL * len(found.names) + svg.RIGHT)
     size = (width - left - svg.RIGHT) / len(found.names)
     parts = [
@@ -93,7 +94,7 @@ def _heat_map(rows: list[tuple[Person, tuple[Strength, ...]]], found: Strengths)
     ]
     for line, (person, own) in enumerate(rows):
         y = HEAD + svg.ROW * line
-        parts.append(svg.words(left - 10, y + svg.ROW / 2 + 4.5, svg.shortened(person.name), "end"))
+        parts.append(svg.words(left - 10, y + svg.ROW / 2 + 4.5, shortened(person.name, svg.LONGEST_NAME), "end"))
         parts += [_cell(person, found.names[n], each, left + size * n, y, size) for n, each in enumerate(own)]
     marked = sum(bool(each.supported) for _, own in rows for each in own)
     label = (

@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from irleed._io.text import shortened
 from irleed.report.markup import Safe, element, interval, join, number
 from irleed.runs.reader import Estimate
 
@@ -96,7 +97,7 @@ def forest(
     """
     estimates = [estimate for estimate, _ in rows]
     bottom = ROW * len(rows) + 6
-    left = LETTER * max(len(shortened(estimate.name)) for estimate in estimates) + 24
+    left = LETTER * max(len(shortened(estimate.name, LONGEST_NAME)) for estimate in estimates) + 24
     if log:
         scale = logarithmic(estimates, left, WIDTH - RIGHT)
     else:
@@ -113,13 +114,16 @@ def dotted(
 ) -> Safe:
     """A row of dots for each name: values, each with what it is and whether it stands out."""
     bottom = ROW * len(rows) + 6
-    left = LETTER * max(len(shortened(name)) for name, _ in rows) + 24
+    left = LETTER * max(len(shortened(name, LONGEST_NAME)) for name, _ in rows) + 24
     scale = linear([*(value for _, own in rows for value, _, _ in own), *references], left, WIDTH - RIGHT)
     parts = [_ticks(scale, bottom, axis), _references(scale, bottom, references)]
     for n, (name, own) in enumerate(rows):
         y = ROW * n + ROW / 2 + 3
         usual = [(scale.place(value), y) for value, _, odd in own if not odd]
-        parts += [words(left - 10, y + 4.5, shortened(name), "end"), element("path", d=dots(usual), class_="dots near")]
+        parts += [
+            words(left - 10, y + 4.5, shortened(name, LONGEST_NAME), "end"),
+            element("path", d=dots(usual), class_="dots near"),
+        ]
         parts += [
             element("path", d=SHAPES[3], transform=f"translate({scale.place(value):g} {y:g})", class_="mark group-1",
                     data_tip=what)
@@ -140,7 +144,7 @@ def _ticks(scale: Axis, bottom: float, name: str) -> Safe:
 
 
 def _row(estimate: Estimate, group: int, scale: Axis, y: float) -> Safe:
-    parts = [words(scale.start - 10, y + 4.5, shortened(estimate.name), "end")]
+    parts = [words(scale.start - 10, y + 4.5, shortened(estimate.name, LONGEST_NAME), "end")]
     if estimate.low is not None and estimate.high is not None and not estimate.exact:
         low, high = scale.place(estimate.low), scale.place(estimate.high)
         parts.append(element("path", d=f"M{low:g} {y:g}L{high:g} {y:g}", class_=f"whisker group-{group % 6}"))
@@ -185,11 +189,6 @@ def line(points: Sequence[tuple[float, float]], *, label: str, across: str, up: 
 def dots(places: Sequence[tuple[float, float]]) -> str:
     """A path with a dot at each of the coordinates, drawn by strokes with round ends."""
     return "".join(f"M{x:g} {y:g}h0" for x, y in places)
-
-
-def shortened(name: str) -> str:
-    """A name, cut to the room there is."""
-    return name if len(name) <= LONGEST_NAME else name[: LONGEST_NAME - 1] + "…"
 
 
 def _tick(value: float) -> str:

@@ -1,4 +1,4 @@
-"""Backends in which many policies play and many agents learn at once, on the device or on the host; evaluation."""
+"""Backends that run many policies and train many agents in parallel, on the device or on the host; evaluation."""
 
 from irleed.envs.jax import CartPole
 from irleed.rollout.backends import (
@@ -10,10 +10,10 @@ from irleed.rollout.backends import (
     policy_returns,
     sampled_action,
 )
-from irleed.rollout.evaluation import Played, ReturnEstimate, demonstrated
+from irleed.rollout.evaluation import ReturnEstimate, Trajectory, demonstrated
 
 __all__ = [
-    "AbstractBackend", "DeviceBackend", "HostBackend", "Played", "ReturnEstimate", "demonstrated", "greedy_action",
+    "AbstractBackend", "DeviceBackend", "HostBackend", "Trajectory", "ReturnEstimate", "demonstrated", "greedy_action",
     "learn_and_evaluate", "make_backend", "policy_returns", "sampled_action",
 ]  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""Backends in which many policies play and many agents learn: an environment in pure JAX, or one on the host."""
+"""Backends that run policies and train agents in parallel, with an environment in pure JAX or one on the host."""
 
 import abc
 import contextlib
@@ -13,18 +13,27 @@ import numpy as np
 from irleed._compute import Groups
 from irleed._typing import Array, Bool, Float, Key, Shaped
 from irleed.algorithms.agent import AbstractAgent, AgentState
-from irleed.algorithms.interaction import advance_on_device, advance_on_host, begin_on_device, begin_on_host, sound
-from irleed.algorithms.training import PARTS, Losses, Progress, in_parts
+from irleed.algorithms.training import (
+    PARTS,
+    Losses,
+    Progress,
+    advance_on_device,
+    advance_on_host,
+    begin_on_device,
+    begin_on_host,
+    finite_actions,
+    in_parts,
+)
 from irleed.data.transitions import Transitions
 from irleed.envs import AbstractEnv, Actions, Bounds, Transition
 from irleed.envs.engines import TASKS
 from irleed.envs.host import HostEnv, make_host
 from irleed.policies import AbstractActor, Policy
-from irleed.rollout.evaluation import Played, ReturnEstimate, play
+from irleed.rollout.evaluation import ReturnEstimate, Trajectory, play
 from irleed.runs.checkpoint import Checkpointer
 
 MOST_LANES = 4096  # at a time
-HOST_PARTS, LEAST_PART = 20, 1_000  # of a run: new episodes at each, see `HostBackend.learn`
+HOST_PARTS, LEAST_PART = 20, 1_000  # of a run; each starts new episodes, see `HostBackend.learn`
 
 # The transitions of every lane, step by step, and which lanes are still in their first episode.
 Steps = Iterator[tuple[Transition, Bool[np.ndarray, " L"]]]
@@ -69,7 +78,7 @@ class AbstractBackend(abc.ABC):
         """Release the environments."""
 
     @abc.abstractmethod
-    def play(self, key: Key, actors: Any, act: ActorAct, episodes: int) -> Played:
+    def play(self, key: Key, actors: Any, act: ActorAct, episodes: int) -> Trajectory:
         """Episodes of each actor, as NumPy arrays with leading axes P and E."""
 
     @abc.abstractmethod
@@ -96,7 +105,7 @@ class AbstractBackend(abc.ABC):
 def policy_returns(
     key: Key, backend: AbstractBackend, policy: Policy, episodes: int
 ) -> tuple[ReturnEstimate, ReturnEstimate]:
-    """Returns of a policy by greedy and by sampled actions, clipped where the backend's bounds are not the policy's."""
+    """Returns of a policy by greedy and by sampled actions, clipped if the backend has other bounds than the policy."""
     actor, bounds = policy.actor, backend.actions
     clips = isinstance(bounds, Bounds) and bounds != policy.actions
     whole = (actor, bounds.low, bounds.high) if isinstance(bounds, Bounds) and clips else actor
@@ -109,12 +118,12 @@ def policy_returns(
 
 
 def in_steps(agent: AbstractAgent, losses: Losses) -> Losses:
-    """Losses by environment steps instead of rounds, which have one step in each copy of the environment."""
+    """Losses by environment steps instead of rounds; a round is one step in each copy of the environment."""
     return [(min(rounds * agent.num_envs, agent.steps), loss) for rounds, loss in losses]
 
 
 def in_environment_steps(agent: AbstractAgent, progress: Progress | None) -> Progress | None:
-    """Progress in environment steps, to be called with rounds."""
+    """A progress function that takes rounds and reports environment steps."""
     if progress is None or agent.num_envs == 1:
         return progress
 
@@ -124,7 +133,7 @@ def in_environment_steps(agent: AbstractAgent, progress: Progress | None) -> Pro
     return report
 
 
-def how_many(actors: Any) -> int:
+def actor_count(actors: Any) -> int:
     """The number of actors along the leading axis."""
     return jax.tree.leaves(actors)[0].shape[0]
 
@@ -138,14 +147,14 @@ class DeviceBackend(AbstractBackend):
     def close(self) -> None:
         """Release nothing."""
 
-    def play(self, key: Key, actors: Any, act: ActorAct, episodes: int) -> Played:
+    def play(self, key: Key, actors: Any, act: ActorAct, episodes: int) -> Trajectory:
         """See `AbstractBackend.play`."""
-        keys = jax.random.split(key, (how_many(actors), episodes))
+        keys = jax.random.split(key, (actor_count(actors), episodes))
         return jax.tree.map(np.asarray, _play_all(self.env, act, keys, actors))
 
     def returns(self, key: Key, actors: Any, act: ActorAct, episodes: int) -> Float[np.ndarray, "P E"]:
         """See `AbstractBackend.returns`."""
-        keys = jax.random.split(key, (how_many(actors), episodes))
+        keys = jax.random.split(key, (actor_count(actors), episodes))
         return np.asarray(_returns_all(self.env, act, keys, actors))
 
     def learn(
@@ -162,7 +171,7 @@ class DeviceBackend(AbstractBackend):
         given = list(zip(groups.split(keys), groups.split(data), strict=True))
 
         def start() -> list[tuple[AgentState, Any]]:
-            return [_begin_all(agent, own, self.env, shown, demonstrators) for own, shown in given]
+            return [_begin_all(agent, own, self.env, rows, demonstrators) for own, rows in given]
 
         def on(carries: list[tuple[AgentState, Any]], done: int, steps: int) -> tuple[list, Array]:
             def ahead(carry, of):
@@ -205,7 +214,7 @@ def _advance_all(agent, keys, carry, env, data, done, steps):
 
 
 class HostBackend(AbstractBackend):
-    """A Gymnasium environment, its lanes spread over worker processes; MuJoCo's robots, over threads.
+    """A Gymnasium environment; lanes are spread over worker processes, those of MuJoCo's robots over threads.
 
     Episodes are truncated after `limit` steps.
     """
@@ -216,15 +225,15 @@ class HostBackend(AbstractBackend):
         self._host = make_host(env_id, 1, self._engine)
         self.actions, self.observation_shape = self._host.actions, self._host.observation_shape
 
-    def play(self, key: Key, actors: Any, act: ActorAct, episodes: int) -> Played:
+    def play(self, key: Key, actors: Any, act: ActorAct, episodes: int) -> Trajectory:
         """See `AbstractBackend.play`."""
         parts = []
         for steps in self._batches(key, actors, act, episodes):
             seen = [(seen.obs, seen.next_obs, seen.action, seen.reward, seen.terminated, on) for seen, on in steps]
-            parts.append(Played(*(np.stack(column, 1) for column in zip(*seen, strict=True))))
+            parts.append(Trajectory(*(np.stack(column, 1) for column in zip(*seen, strict=True))))
         longest = max(part.action.shape[1] for part in parts)
         filled = [jax.tree.map(lambda leaf: _until(leaf, longest), part) for part in parts]
-        return jax.tree.map(lambda *leaves: _gathered(leaves, how_many(actors), episodes), *filled)
+        return jax.tree.map(lambda *leaves: _gathered(leaves, actor_count(actors), episodes), *filled)
 
     def returns(self, key: Key, actors: Any, act: ActorAct, episodes: int) -> Float[np.ndarray, "P E"]:
         """See `AbstractBackend.returns`."""
@@ -232,7 +241,7 @@ class HostBackend(AbstractBackend):
             np.asarray(sum(np.where(on, seen.reward, 0.0) for seen, on in steps))
             for steps in self._batches(key, actors, act, episodes)
         ]
-        return _gathered(parts, how_many(actors), episodes)
+        return _gathered(parts, actor_count(actors), episodes)
 
     def learn(
         self,
@@ -252,7 +261,7 @@ class HostBackend(AbstractBackend):
         start = functools.partial(begin_on_host, agent, keys, env, data, demonstrators)
 
         def on(state: AgentState, done: int, steps: int) -> tuple[AgentState, Array]:
-            env.reset(_seed(jax.random.fold_in(keys[0], done)))
+            env.reset(seed_of(jax.random.fold_in(keys[0], done)))
             state, infos = advance_on_host(agent, keys, state, env, data, done, steps, report)
             return state, np.mean([np.asarray(info.loss) for info in infos], 0)
 
@@ -265,11 +274,11 @@ class HostBackend(AbstractBackend):
         self._host.close()
 
     def beside(self, lanes: int) -> HostEnv:
-        """A second environment with so many lanes, which the caller closes."""
+        """A second environment with `lanes` lanes, which the caller closes."""
         return make_host(self.env_id, lanes, self._engine, workers=min(self._workers, lanes))
 
     def _lanes(self, lanes: int) -> HostEnv:
-        """The environment with so many lanes, created again only if their number changes."""
+        """The environment with `lanes` lanes, created again only if their number changes."""
         if self._host.lanes != lanes:
             self._host.close()
             self._host = self.beside(lanes)
@@ -277,20 +286,20 @@ class HostBackend(AbstractBackend):
 
     def _batches(self, key: Key, actors: Any, act: ActorAct, episodes: int) -> Iterator[Steps]:
         """The steps of each batch of some actors and some episodes of each; see `_at_a_time`."""
-        count = how_many(actors)
+        count = actor_count(actors)
         many, together = _at_a_time(count, episodes)
         starts = [start for start in range(0, count, many) for _ in range(0, episodes, together)]
         for number, start in enumerate(starts):
-            own = np.minimum(np.arange(start, start + many), count - 1)  # the last batch is filled up
+            own = np.minimum(np.arange(start, start + many), count - 1)  # the last batch is padded
             batch = jax.tree.map(lambda leaf, own=own: jnp.asarray(leaf)[own], actors)
             yield self._steps(jax.random.fold_in(key, number), batch, act, many * together)
 
     def _steps(self, key: Key, actors: Any, act: ActorAct, lanes: int) -> Steps:
         env = self._lanes(lanes)
-        env.reset(_seed(key))
+        env.reset(seed_of(key))
         on = np.ones(lanes, bool)
         for number in range(self.limit):
-            seen = env.step(sound(np.asarray(_act_all(act, key, number, actors, env.obs)), self.actions))
+            seen = env.step(finite_actions(np.asarray(_act_all(act, key, number, actors, env.obs)), self.actions))
             yield seen, on
             over = on & (seen.terminated | seen.truncated)
             on = on & ~over
@@ -356,7 +365,8 @@ def _gathered(parts: Sequence[np.ndarray], actors: int, episodes: int) -> np.nda
     return whole[:actors, :episodes]
 
 
-def _seed(key: Key) -> int:
+def seed_of(key: Key) -> int:
+    """A whole number from a key, for environments on the host."""
     return int(jax.random.randint(key, (), 0, 2**31 - 1))
 
 
@@ -368,7 +378,7 @@ def _until(leaf: np.ndarray, longest: int) -> np.ndarray:
 @jax.jit(static_argnames="act")
 def _act_all(act, key, number, actors, obs):
     """Actions of every actor in its own lanes: one batch for each set of parameters."""
-    count = how_many(actors)
+    count = actor_count(actors)
     keys = jax.random.split(jax.random.fold_in(key, number), (count, len(obs) // count))
     one = jax.vmap(act, (None, 0, 0))
     chosen = jax.vmap(one)(actors, keys, obs.reshape(*keys.shape, *obs.shape[1:]))

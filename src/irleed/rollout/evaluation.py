@@ -21,7 +21,7 @@ from irleed.policies import AbstractActor
 Act = Callable[[Key, Shaped[Array, "..."]], Shaped[Array, "..."]]
 
 
-class Played(eqx.Module):
+class Trajectory(eqx.Module):
     """An episode, padded to the horizon with steps that are not `alive`; or many, with leading axes."""
 
     obs: Shaped[Array, "..."]
@@ -37,7 +37,7 @@ class Played(eqx.Module):
         return jnp.sum(jnp.where(self.alive, self.reward, 0.0), -1)
 
 
-def play(key: Key, env: AbstractEnv, act: Act) -> Played:
+def play(key: Key, env: AbstractEnv, act: Act) -> Trajectory:
     """One whole episode."""
     reset_key, loop_key = jax.random.split(key)
 
@@ -50,7 +50,7 @@ def play(key: Key, env: AbstractEnv, act: Act) -> Played:
 
     start = env.reset(reset_key), jnp.asarray(True)
     seen, alive = jax.lax.scan(step, start, jnp.arange(env.horizon))[1]
-    return Played(seen.obs, seen.next_obs, seen.action, seen.reward, seen.terminated, alive)
+    return Trajectory(seen.obs, seen.next_obs, seen.action, seen.reward, seen.terminated, alive)
 
 
 def returns(key: Key, env: AbstractEnv, policy: AbstractActor, episodes: int, *, greedy: bool) -> Float[Array, " E"]:

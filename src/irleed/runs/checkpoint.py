@@ -23,6 +23,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
+from irleed._compute import is_key
 from irleed._io.files import beside, digest, sweep, writing
 from irleed.errors import ConfigError
 
@@ -34,7 +35,7 @@ SHARE = 0.01  # of the time that checkpoints may take
 
 
 class Stopped(KeyboardInterrupt):
-    """A run that was asked to stop did so, at a checkpoint."""
+    """A run was stopped at a checkpoint, on request."""
 
 
 @runtime_checkable
@@ -162,7 +163,7 @@ class Checkpointer:
                 damaged.append(f"{path}: {error}")
                 continue
             for line in damaged:
-                self._warn(f"{line}; going on from the checkpoint before it, after step {found[1]['step']}")
+                self._warn(f"{line}; continuing from the previous checkpoint, after step {found[1]['step']}")
             return found
         if damaged:
             got, remedy = "; ".join(damaged), "copy the run again, or start over with another --out"
@@ -179,13 +180,13 @@ class Checkpointer:
 
 @contextlib.contextmanager
 def stoppable(checkpointer: Checkpointer, warn: Callable[[str], None]) -> Iterator[None]:
-    """Within it, Ctrl-C, SIGTERM and SIGHUP stop the run at its next checkpoint, and a second one at once."""
+    """Inside the block, Ctrl-C, SIGTERM and SIGHUP stop the run at its next checkpoint, and a second one at once."""
 
     def asked(number: int, frame: FrameType | None) -> None:
         if checkpointer.stop:
             raise KeyboardInterrupt
         checkpointer.stop = True
-        warn("stopping at the next checkpoint; once more to stop at once")
+        warn("stopping at the next checkpoint; repeat to stop at once")
 
     with handled(asked):
         yield
@@ -230,7 +231,7 @@ def read(path: Path, template: Any, fingerprint: str) -> tuple[Any, dict[str, An
     except (OSError, SafetensorError, KeyError, TypeError, ValueError, RecursionError) as error:
         raise ValueError(f"cannot be read ({' '.join(str(error).split())})") from error
     if header.get("format") == FORMAT and isinstance(header.get("version"), int) and header["version"] > VERSION:
-        got, remedy = f"version {header['version']}", "install a newer irleed to go on with this run"
+        got, remedy = f"version {header['version']}", "install a newer irleed to continue this run"
         raise ConfigError(str(path), got=got, expected=f"at most {VERSION}", remedy=remedy)
     checksum = header.pop("checksum", None)
     if header.get("format") != FORMAT or checksum != digest(header, arrays):
@@ -241,7 +242,7 @@ def read(path: Path, template: Any, fingerprint: str) -> tuple[Any, dict[str, An
     differ = [] if header["fingerprint"] == fingerprint else ["fingerprint"]
     differ += [name for name in {*wanted, *arrays} if _kind(wanted.get(name)) != _kind(arrays.get(name))]
     if differ:
-        remedy = "choose another --out, or go on with the settings, data and version that it was begun with"
+        remedy = "choose another --out, or resume with the settings, data and version that the run was started with"
         got = f"another {', '.join(sorted(differ)[:3])}"
         raise ConfigError(str(path), got=got, expected="a checkpoint of this run", remedy=remedy)
     leaves = [_restored(arrays[name], leaf) for name, leaf in wanted.items()]
@@ -260,17 +261,13 @@ def _leaves(state: Any) -> list[tuple[str, Any]]:
     return [(jax.tree_util.keystr(path), leaf) for path, leaf in jax.tree_util.tree_leaves_with_path(state)]
 
 
-def _is_key(leaf: Any) -> bool:
-    return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
-
-
 def _plain(leaf: Any) -> np.ndarray:
-    return np.asarray(jax.random.key_data(leaf) if _is_key(leaf) else leaf, order="C")
+    return np.asarray(jax.random.key_data(leaf) if is_key(leaf) else leaf, order="C")
 
 
 def _kind(leaf: Any) -> tuple[tuple[int, ...], str] | None:
     """Shape and type, as they are in the file."""
-    if leaf is not None and _is_key(leaf):
+    if leaf is not None and is_key(leaf):
         leaf = jax.eval_shape(jax.random.key_data, leaf)
     return None if leaf is None else (tuple(leaf.shape), np.dtype(leaf.dtype).str)
 
@@ -279,6 +276,6 @@ def _restored(array: np.ndarray, leaf: Any) -> Any:
     """A leaf as in the template: a NumPy array, a random key, or a copy on the device."""
     if isinstance(leaf, np.ndarray):
         return array.copy()
-    if _is_key(leaf):
+    if is_key(leaf):
         return jax.random.wrap_key_data(jnp.array(array), impl=jax.random.key_impl(jnp.empty(0, leaf.dtype)))
     return jnp.array(array)

@@ -29,7 +29,7 @@ from irleed.runs.checkpoint import FOLDER
 RUN, FORMAT, VERSION = "run.json", "irleed-run", 1
 BASELINES = "baselines"  # the folder inside a run that has those of other methods
 ANSWER, POLICY, REPORT = "fit.json", "policy.safetensors", "report.html"
-# What else a run writes; in a folder that is not a run, files of these names are not to be overwritten.
+# Other files of a run; in a folder that is not a run, files of these names are not overwritten.
 WRITTEN = (
     "data.json", "departures.json", "history.jsonl", "film.json", "film.webp", "film.png", "expertise.png",
     "expertise.pdf", "maps.png", "maps.pdf", "validation.json", "validation.png", "validation.pdf", BASELINES,
@@ -77,7 +77,7 @@ def occupied(folder: str | Path) -> Iterator[Path]:
 
 
 def keep(path: Path, fingerprint: Mapping[str, object], arrays: Mapping[str, np.ndarray]) -> None:
-    """Write a part of a result with the fingerprint of what it depends on; see `kept`."""
+    """Write arrays with a fingerprint of the settings they depend on, for `kept`."""
     path.parent.mkdir(parents=True, exist_ok=True)
     head = {"fingerprint": np.asarray(json.dumps(fingerprint)), "digest": np.asarray(digest(fingerprint, arrays))}
     with beside(path) as file:
@@ -124,7 +124,7 @@ def open_run(folder: str | Path, config: Mapping[str, object], data: str, *, res
 
 
 def _check_place(folder: Path, resume: bool) -> None:
-    """Refuse a folder with files of a run but without run.json and, to resume, any other files."""
+    """Refuse a folder without run.json that has files of a run or, to resume, any files."""
     try:
         there = [path.name for path in folder.iterdir() if not path.name.startswith(".")]
     except OSError:  # `prepare` refuses it
@@ -151,13 +151,13 @@ def _check_links(folder: Path) -> None:
 def _continued(folder: Path, config: Mapping[str, object], data: str, resume: bool) -> OpenRun:
     record = _record(folder / RUN)
     found, wanted = {**record["config"], "data": record["data"]}, {**config, "data": data}
-    _same(f"run {folder}, begun with other settings or data", found, wanted)
+    _same(f"run {folder}, started with other settings or data", found, wanted)
     if not resume:
-        remedy = "add --resume to go on with it, or choose another --out"
+        remedy = "add --resume to continue it, or choose another --out"
         raise ConfigError(f"run {folder}", got="a run of these settings", expected="none", remedy=remedy)
     changed = [f"{name} {record['versions'].get(name)}" for name, own in _versions().items()
                if record["versions"].get(name) != own]  # fmt: skip
-    note = f"{folder} was begun with {', '.join(changed)}: what follows may differ in the last digits"
+    note = f"{folder} was started with {', '.join(changed)}: results may differ in the last digits"
     return OpenRun(folder, str(record["id"]), digest([config, data], {}), (note,) if changed else ())
 
 
@@ -193,11 +193,11 @@ def _record(path: Path) -> dict[str, Any]:
     record = found.plain()
     remedy = "copy it again, or choose another --out"
     if record.get("format") != FORMAT:
-        refuse(str(path), "something else", "the settings of a run", remedy)
+        refuse(str(path), "another format", "the settings of a run", remedy)
     found.version(VERSION)
     whole = all(isinstance(record.get(name), dict) for name in ("config", "versions"))
     if not whole or not {"data", "id"} <= set(record):
-        refuse(str(path), "half of one", "the settings of a run", remedy)
+        refuse(str(path), "incomplete settings", "the settings of a run", remedy)
     return record
 
 
@@ -291,7 +291,7 @@ def _not_finite(name: str) -> NoReturn:
 
 
 class Fields:
-    """A JSON object, and its place for messages. Every method takes a key and checks the kind of its value."""
+    """A JSON object whose values are checked; every method takes a key and refuses values of another kind."""
 
     def __init__(self, where: str, value: object):
         if not isinstance(value, dict):

@@ -1,6 +1,5 @@
 """Metrics of a run as lines of JSON, in TensorBoard and Weights & Biases, and progress on a terminal."""
 
-import importlib
 import json
 import math
 import os
@@ -16,6 +15,7 @@ from rich.progress import TimeElapsedColumn as Elapsed
 from rich.progress import TimeRemainingColumn as Remaining
 from rich.text import Text
 
+from irleed import errors
 from irleed._io.files import beside
 from irleed.errors import ConfigError
 from irleed.runs.checkpoint import Log
@@ -26,7 +26,7 @@ LIBRARIES = {"tensorboard": "tensorboardX", "wandb": "wandb"}  # by their names 
 
 
 class History:
-    """A file with a line of JSON for every interval; a resumed run continues it as if it had not stopped."""
+    """A file with a line of JSON for every interval; a resumed run continues it."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -114,16 +114,11 @@ def logs_of(names: Sequence[str], folder: Path, identity: str, config: Mapping[s
 
 
 def library(log: str) -> Any:
-    """The library of a log, or an error that names the extra if it is not installed."""
+    """The library that writes a log; refused if it is unknown or not installed."""
     if log not in LIBRARIES:
         expected = " or ".join(LIBRARIES)
         raise ConfigError("--log", got=log, expected=expected, remedy="choose one of them, or leave it out")
-    name = LIBRARIES[log]
-    try:
-        return importlib.import_module(name)
-    except ImportError as error:
-        got, remedy = f"no such library ({error})", "install it with irleed[log], or leave it out"
-        raise ConfigError(f"--log {log}", got=got, expected=name, remedy=remedy) from error
+    return errors.library(LIBRARIES[log], "log", f"--log {log}")
 
 
 def _step(line: str) -> int:

@@ -1,4 +1,4 @@
-"""Run directories, read and checked, and the values in them."""
+"""The reader of run directories, which checks every value."""
 
 import base64
 import math
@@ -25,13 +25,13 @@ from irleed.runs.strengths import Strengths, read_strengths
 
 @dataclass(frozen=True)
 class Estimate:
-    """A number with its interval, where that is known."""
+    """A number with its interval, if there is one."""
 
     name: str
     value: float
     low: float | None
     high: float | None
-    count: int | None = None  # of episodes it comes from; 0: it was computed
+    count: int | None = None  # of the episodes it is the mean of; 0: computed exactly
 
     @property
     def exact(self) -> bool:
@@ -66,7 +66,7 @@ class Person:
 
 @dataclass(frozen=True)
 class EpisodeSkill:
-    """Skill in one episode, shrunk towards that of its demonstrator."""
+    """Skill in one episode, shrunk towards the demonstrator's."""
 
     episode: int
     who: int  # number of the demonstrator
@@ -104,7 +104,7 @@ class Situation:
 
 @dataclass(frozen=True)
 class Departures:
-    """How demonstrators depart from the shared policy; demonstrators are numbers, in the order of the people."""
+    """Departures from the shared policy; demonstrators are numbers in the order of `FitRun.people`."""
 
     mean: tuple[float, ...]
     looked_at: int
@@ -218,7 +218,7 @@ def read_run(folder: Path, beside: bool = True) -> Run:
     if experiment:
         return ExperimentRun(folder.resolve().name, str(folder), read_results(folder / RESULTS))
     if not (folder / ANSWER).exists() and (folder / RUN).exists():
-        remedy = "finish it: the same command with --resume goes on"
+        remedy = "finish it: the same command with --resume continues it"
         refuse(str(folder), "a run that has not finished: no fit.json in it", "a whole run directory", remedy)
     if not (folder / ANSWER).exists():
         refuse(str(folder), f"no {ANSWER} and no results.json in it", "a run directory", MAKE)
@@ -284,7 +284,7 @@ def _fit(folder: Path, found: Fields) -> FitRun:
     found.version(VERSION)
     people = tuple(map(_person, found.inners("expertise")))
     if not people:
-        refuse(f"{found.where}, expertise", "nobody", "one demonstrator or more")
+        refuse(f"{found.where}, expertise", "no demonstrators", "one demonstrator or more")
     if len({person.skill is None for person in people}) > 1:
         refuse(f"{found.where}, expertise", "some demonstrators without skill", "skill of all of them, or of none")
     weights = tuple(found.numbers("weights")) if "weights" in found else None
@@ -440,12 +440,12 @@ def _departures(folder: Path, people: int) -> Departures | None:
     ]
     numbers = [*who, *(number for number, _ in listed)]
     longest = max([len(listed), *(len(own) for _, own in listed)])
-    if longest > MOST_LISTED or len(who) > MOST_POINTS:  # each demonstrator is a drawing with all points
+    if longest > MOST_LISTED or len(who) > MOST_POINTS:  # each demonstrator has a panel with all points
         got = f"a list of {longest} and {len(who)} points"
         refuse(str(path), got, f"lists of at most {MOST_LISTED} and {MOST_POINTS} points")
     fits = len(mean) == people and len(who) == len(place) == len(departure) and all(len(at) == 2 for at in place)
     if not fits or any(number not in range(people) for number in numbers):
-        refuse(str(path), "numbers that do not fit together", "those of the demonstrators in fit.json")
+        refuse(str(path), "inconsistent numbers", "those of the demonstrators in fit.json")
     return Departures(
         mean=tuple(mean),
         looked_at=found.whole("looked_at"),

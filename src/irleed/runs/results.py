@@ -15,7 +15,7 @@ from irleed.runs.directory import ANSWER, Fields, read_json, refuse
 RESULTS = "results.json"
 VERSION = 2  # in version 1, the interval of a row with a relative return was that of the relative return
 RETURN = "return"
-DEMONSTRATED = "demonstrators"  # the method of rows that are about these themselves
+DEMONSTRATED = "demonstrators"  # the method of rows with the demonstrators' own returns
 # Names for tables, by the names on the command line.
 METHODS = {
     "irleed": "IRLEED", "maxent": "maximum-entropy IRL", "iq": "IQ-Learn", "ileed": "ILEED", "bc": "cloning",
@@ -52,7 +52,7 @@ class Row:
 
     @property
     def learnt(self) -> bool:
-        """Whether the row is about a method, not about the demonstrators."""
+        """Whether the row is the result of a method, not of the demonstrators."""
         return self.method != DEMONSTRATED
 
     @property
@@ -164,7 +164,7 @@ class Agreement:
     """Rank correlation of one number with the score over people; None where it is not defined."""
 
     name: str
-    trivial: bool  # computed from the data alone, without a fit
+    trivial: bool  # computed from the data, without a fit
     people: int
     spearman: float | None
     low: float | None = None  # 95 % bootstrap interval over people
@@ -191,7 +191,7 @@ class Validation:
     - `estimates`, `trivial`: rank correlations with the score, the partial ones given `given`.
     - `episodes`: those of the skill in each episode with scores of episodes.
     - `said`: a sentence on whether the expertise adds anything to the best trivial statistic.
-    - `notes`: what to know before the figures are used.
+    - `notes`: caveats.
     """
 
     score: str

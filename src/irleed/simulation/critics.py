@@ -32,7 +32,7 @@ from irleed.model import Categorical
 from irleed.model.networks import Activation, Mlp
 from irleed.policies import Actor
 from irleed.policies.ensemble import EnsemblePolicy, assembled, check_numbers, check_shapes
-from irleed.rollout import AbstractBackend, HostBackend, Played, learn_and_evaluate, sampled_action
+from irleed.rollout import AbstractBackend, HostBackend, Trajectory, learn_and_evaluate, sampled_action
 from irleed.runs.directory import prepare
 
 SHIPPED = {
@@ -40,8 +40,8 @@ SHIPPED = {
     "policies": tuple(f"hopper_{name}" for name in ("a", "b", "c", "iq_a", "iq_b", "iq_c")),
 }
 FORMAT, VERSION = "irleed-critic", "1"
-STANDARD = ("centre", "spread")  # of observations; critics that see them as they are have none
-STAGE_EPISODES = 5  # evaluation episodes of every stage, by greedy and again by sampled actions
+STANDARD = ("centre", "spread")  # of observations; critics without standardisation have none
+STAGE_EPISODES = 5  # evaluation episodes of every stage, by greedy and by sampled actions each
 
 
 class BiasKind(eqx.Module):
@@ -55,7 +55,7 @@ USUAL = BiasKind()
 
 
 class CriticDemonstrator(eqx.Module):
-    """A demonstrator who acts by a critic, of known precision and bias."""
+    """A demonstrator of known precision and bias who acts by a critic."""
 
     critic: Mlp
     bias: Mlp
@@ -94,13 +94,13 @@ def draw_demonstrators(
     return draw(jax.random.split(key, demonstrators))
 
 
-def to_demonstrations(played: Played) -> Demonstrations:
+def to_demonstrations(trajectories: Trajectory) -> Demonstrations:
     """Episodes with leading axes D, E as a data set."""
-    played = jax.tree.map(np.asarray, played)
+    trajectories = jax.tree.map(np.asarray, trajectories)
     episodes = []
-    for person, own in enumerate(played.alive):
+    for person, own in enumerate(trajectories.alive):
         for number, alive in enumerate(own):
-            one = jax.tree.map(lambda leaf, at=(person, number), alive=alive: leaf[at][alive], played)
+            one = jax.tree.map(lambda leaf, at=(person, number), alive=alive: leaf[at][alive], trajectories)
             obs, terminated = np.concatenate([one.obs, one.next_obs[-1:]]), bool(one.terminated[-1])
             episodes.append(Episode(obs, one.action, terminated, person, one.reward))
     return Demonstrations.from_episodes(episodes, where="simulated data")
@@ -137,7 +137,7 @@ def load_critic(name: str | Path) -> Mlp:
     return jax.tree.map(jnp.asarray, assembled(arrays))
 
 
-def teacher(name: str | Path) -> EnsemblePolicy:
+def load_teacher(name: str | Path) -> EnsemblePolicy:
     """A policy that comes with the package, by its name; or one from a file."""
     with _weights("policies", name) as path:
         if not path.is_file():
@@ -147,7 +147,7 @@ def teacher(name: str | Path) -> EnsemblePolicy:
 
 
 def check_choices(actions: Actions, env_id: str) -> int:
-    """The number of discrete actions of an environment; others, which critics are not for, are refused."""
+    """The number of discrete actions of an environment; continuous actions, which critics are not for, are refused."""
     if isinstance(actions, int):
         return actions
     got, expected = f"{actions.size} numbers", "choices: a critic has one output for each"
@@ -158,7 +158,7 @@ def check_choices(actions: Actions, env_id: str) -> int:
 def check_fit(
     trained: Mlp | EnsemblePolicy, name: str, observation_shape: tuple[int, ...], actions: Actions, env_id: str
 ) -> None:
-    """Refuse a critic or a policy that was made for other observations or actions than an environment's."""
+    """Refuse a critic or policy whose observations or actions are not those of the environment."""
     if isinstance(trained, Mlp):
         check_choices(actions, env_id)
         kind, has = "critic", _described(trained.weights[0].shape[0], trained.weights[-1].shape[-1])
@@ -193,18 +193,18 @@ class Stages:
             csv.writer(file).writerow(("file", "run", "steps", "greedy", "drawn"))
 
     def keep(self, steps: int, policies: Actor, returns: Float[np.ndarray, " P"]) -> None:
-        """Keep the policies of all runs after so many steps."""
+        """Save the policies of all runs after `steps` steps."""
         key = jax.random.fold_in(self._key, steps)
         sampled = self._backend.returns(key, policies, sampled_action, STAGE_EPISODES).mean(1)
         with (self._folder / "stages.csv").open("a", newline="", encoding="utf-8") as file:
             for number, (greedy, random) in enumerate(zip(returns, sampled, strict=True)):
                 name = f"{number}_{steps}.safetensors"
-                one_of(policies, number).save(self._folder / name)
+                select_policy(policies, number).save(self._folder / name)
                 csv.writer(file).writerow((name, number, steps, round(float(greedy), 1), round(float(random), 1)))
 
 
-def one_of(policies: Actor, number: int) -> EnsemblePolicy:
-    """One of several policies, to be saved."""
+def select_policy(policies: Actor, number: int) -> EnsemblePolicy:
+    """One of several stacked policies, as an ensemble of one."""
     return EnsemblePolicy(jax.tree.map(lambda leaf: jnp.asarray(leaf)[number][None], policies))
 
 
@@ -231,16 +231,16 @@ def by_imitation(
     seeds: int,
     progress: Progress,
 ) -> Experts:
-    """Inverse soft Q-learning from episodes of a critic: how the critics of the paper's demonstrators were made.
+    """Inverse soft Q-learning from episodes of a critic, as the critics of the paper's demonstrators were trained.
 
-    Values are in natural scale, in which a precision of 1 is the expert's own. Critics see observations standardised;
-    so will the biases of demonstrators that are made from them.
+    A precision of 1 is that of the expert. Critics, and the biases of demonstrators derived from them, standardise
+    observations.
     """
     play_key, learn_key = jax.random.split(key)
     expert = draw_demonstrators(play_key, critic, np.inf, 0.0, 1)
-    played = backend.play(play_key, expert, CriticDemonstrator.act, episodes)
+    trajectories = backend.play(play_key, expert, CriticDemonstrator.act, episodes)
     learn_keys = jax.random.split(learn_key, seeds)
-    state, _ = train_all(learner, learn_keys, _copies(played, seeds), backend.actions, 1, progress)
+    state, _ = train_all(learner, learn_keys, _copies(trajectories, seeds), backend.actions, 1, progress)
     return _critics(jax.vmap(learner.policy)(state.parameters), state.diverged, state.parameters.actor.network)
 
 
@@ -253,7 +253,7 @@ def by_actor_critic(
     count: int = 1,
     data: Transitions | None = None,
 ) -> Experts:
-    """Soft actor-critic on the true reward, or from data; with `stages`, `count` stages of training are kept."""
+    """Soft actor-critic on the true reward, or from data; with `stages`, policies at `count` stages are saved."""
     demonstrators = 0 if data is None else 1
     if stages is None:
         learnt = backend.learn(agent, keys, data, demonstrators, progress)[0].learner
@@ -262,17 +262,17 @@ def by_actor_critic(
         watched |= {"progress": progress, "on_evaluation": stages.keep}
         learnt = learn_and_evaluate(agent, keys, backend, keys[0], data, demonstrators, **watched)[0].learner
     policies = jax.vmap(agent.policy)(learnt.parameters)
-    return Experts(policies, learnt.diverged, lambda path, number: one_of(policies, number).save(path))
+    return Experts(policies, learnt.diverged, lambda path, number: select_policy(policies, number).save(path))
 
 
-def shown_by(backend: HostBackend, key: Key, policy: EnsemblePolicy, episodes: int, seeds: int) -> Transitions:
+def demonstrations_of(backend: HostBackend, key: Key, policy: EnsemblePolicy, episodes: int, seeds: int) -> Transitions:
     """Episodes of a policy by sampled actions, the same for every run."""
     actor = jax.tree.map(lambda leaf: np.asarray(leaf)[None], policy.actor)
     return _copies(backend.play(key, actor, sampled_action, episodes), seeds)
 
 
-def _copies(played: Played, seeds: int) -> Transitions:
-    return stack([Transitions.from_demonstrations(to_demonstrations(played))] * seeds)
+def _copies(trajectories: Trajectory, seeds: int) -> Transitions:
+    return stack([Transitions.from_demonstrations(to_demonstrations(trajectories))] * seeds)
 
 
 def _critics(policies: Actor, diverged: Int[Array, " P"], critics: Mlp) -> Experts:

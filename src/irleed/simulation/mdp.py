@@ -20,14 +20,14 @@ SOFT = Soft()
 
 
 class Skill(NamedTuple):
-    """Precision and bias as drawn, without a gauge."""
+    """Sampled precision and bias, not in the gauge."""
 
     precision: Float[Array, " D"]
     bias: Float[Array, "D F"]
 
 
 class Truth(eqx.Module):
-    """True parameters of a simulated data set; precisions are as drawn, without a gauge."""
+    """True parameters of a simulated data set; precisions are as sampled, not in the gauge."""
 
     precision: Float[Array, " D"]
     bias: Float[Array, "D F"]
@@ -115,12 +115,12 @@ def simulate(
     truth_weights = None if given is None else np.asarray(given, float)
     numbers = jnp.asarray(max_precision, float), jnp.asarray(accuracy, float)
     first_key = key if isinstance(key, jax.Array) else jax.random.key(key)
-    skill, played = _simulate(
+    skill, rollouts = _simulate(
         first_key, mdp, planner, truth_weights, *numbers, demonstrators, demonstrations, horizon, endless
     )
-    skill, played = jax.tree.map(np.asarray, (skill, played))
+    skill, rollouts = jax.tree.map(np.asarray, (skill, rollouts))
     reward = mdp.rewards(truth_weights) if mdp.reward is None and truth_weights is not None else mdp.reward
-    return _demonstrations(mdp, played, np.asarray(reward)), Truth(*skill, weights=truth_weights)
+    return _demonstrations(mdp, rollouts, np.asarray(reward)), Truth(*skill, weights=truth_weights)
 
 
 def true_weights(mdp: FiniteMDP) -> Float[Array, " F"] | None:
@@ -143,12 +143,12 @@ def _simulate(key, mdp, planner, weights, max_precision, accuracy, demonstrators
     return skill, simulate_rollouts(play_key, mdp, planner, *skill, episodes, horizon, plan_mdp, weights)
 
 
-def _demonstrations(mdp: FiniteMDP, played: Rollout, reward: np.ndarray) -> Demonstrations:
+def _demonstrations(mdp: FiniteMDP, rollouts: Rollout, reward: np.ndarray) -> Demonstrations:
     """Lay the episodes end to end."""
-    demonstrators, episodes, steps = played.alive.shape
-    alive = played.alive.reshape(-1, steps)
-    state = played.states.reshape(-1, steps + 1)
-    action = played.actions.reshape(-1, steps)[alive]
+    demonstrators, episodes, steps = rollouts.alive.shape
+    alive = rollouts.alive.reshape(-1, steps)
+    state = rollouts.states.reshape(-1, steps + 1)
+    action = rollouts.actions.reshape(-1, steps)[alive]
     length = alive.sum(-1)
     episode = np.repeat(np.arange(len(alive), dtype=np.int32), length)
     here, there = state[:, :-1][alive], state[:, 1:][alive]
@@ -180,5 +180,5 @@ def _check(mdp: FiniteMDP, demonstrators, demonstrations, horizon, max_precision
         remedy = "choose, say, 4, or inf for no bias"
         raise ConfigError("simulate, accuracy", got=accuracy, expected="above 0", remedy=remedy)
     if np.any(np.asarray(mdp.initial)[np.asarray(mdp.terminal)] > 0):
-        got, remedy = "a terminal state to start in", "start elsewhere: an episode without actions demonstrates nothing"
+        got, remedy = "a terminal state to start in", "start in other states: such an episode has no actions"
         raise ConfigError("simulate, initial distribution", got=got, expected="states to act in", remedy=remedy)

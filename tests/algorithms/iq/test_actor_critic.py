@@ -7,12 +7,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from loops import on_device
 from probes import tracking
 
 from irleed import _compute as cores
 from irleed.algorithms import agent as agents
 from irleed.algorithms.experts import SacExpert
-from irleed.algorithms.interaction import on_device
 from irleed.algorithms.iq import IQ_LEARN, SacIrleed, actor_critic
 from irleed.data.transitions import Transitions
 from irleed.model.demonstrators import gauge
@@ -113,7 +113,7 @@ def test_values_ahead_are_bounded_but_for_the_papers(objective, data):
     """Critics that are far off move the loss only as far as a bounded value can."""
     agent = SacIrleed.iq(objective=objective, **SMALL)
     state = run(agent, jax.random.key(0), data)[0]
-    rows = eqx.tree_at(lambda r: r.proceeds, data.sample(jax.random.key(1), 16), jnp.ones(16, jnp.float32))
+    rows = eqx.tree_at(lambda r: r.continuation, data.sample(jax.random.key(1), 16), jnp.ones(16, jnp.float32))
     losses = []
     for scale in (1e6, 1e7):
         mad = jax.tree.map(lambda leaf, scale=scale: scale * leaf, state.target.critics.networks.offsets)
@@ -128,7 +128,7 @@ def test_the_value_of_termination_is_learnt_from_who_terminates(data, monkeypatc
     agent = SacIrleed.iq(**{**SMALL, "steps": 300, "learning_starts": 50, "buffer_size": 300})
     even, _ = run(agent, jax.random.key(0), data)
     assert abs(float(even.learner.parameters.terminal)) < 0.3
-    endless = dataclasses.replace(data, proceeds=np.ones(ROWS, np.float32))
+    endless = dataclasses.replace(data, continuation=np.ones(ROWS, np.float32))
     bad, _ = run(agent, jax.random.key(0), endless)
     assert float(bad.learner.parameters.terminal) < -0.8
 
@@ -148,7 +148,7 @@ def test_the_value_of_termination_if_it_is_held(ends, objective, data):
     silent = jax.tree.map(jnp.zeros_like, layers)
     parameters = eqx.tree_at(lambda p: (p.critics.networks.weights, p.critics.networks.offsets), parameters, silent)
     rows = data.sample(jax.random.key(1), 16)
-    assert not np.any(rows.proceeds)
+    assert not np.any(rows.continuation)
     reward = -0.99 * terminal / (1 - 0.99)
     expected = 2 * 0.5 * 2.0 * ((reward - 0.5) ** 2 + (reward + 0.5) ** 2)
     assert float(agent._critic_loss(jax.random.key(2), parameters, parameters, rows)) == pytest.approx(expected, 1e-4)
@@ -173,7 +173,7 @@ def test_precision_is_lower_for_those_who_terminate_where_others_go_on(data, mon
     """All of the agent's steps terminate, so that termination is bad; the first never does, the third always."""
     monkeypatch.setattr(actor_critic, "ESTIMATE_RATE", 1e-2)
     often = np.array([0.0, 0.5, 1.0])[data.demonstrator] > np.random.default_rng(1).uniform(size=ROWS)
-    falling = dataclasses.replace(data, proceeds=1 - often.astype(np.float32))
+    falling = dataclasses.replace(data, continuation=1 - often.astype(np.float32))
     agent = SacIrleed(**{**SMALL, "steps": 400, "learning_starts": 50, "buffer_size": 400})
     state, _ = run(agent, jax.random.key(0), falling)
     found = np.asarray(agent.log_precision(state.learner.parameters, falling))

@@ -4,11 +4,11 @@ import equinox as eqx
 import jax
 import numpy as np
 import pytest
+from loops import on_device
 from probes import continuous_delay as delay
 from probes import target, tracking
 
 from irleed.algorithms.experts import SacExpert
-from irleed.algorithms.interaction import on_device
 from irleed.algorithms.iq import SacIrleed
 from irleed.data.transitions import Transitions
 from irleed.model.demonstrators import gauge

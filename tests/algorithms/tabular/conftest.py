@@ -60,7 +60,7 @@ def play() -> Callable[..., Statistics]:
 
 @pytest.fixture(scope="session")
 def batch(grid) -> Batch:
-    """Small data sets of demonstrators drawn at random, and the estimates: one program."""
+    """Small data sets of demonstrators sampled at random, and the estimates: one program."""
 
     @jax.jit
     def everything(keys, seen, mdp):

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from irleed.algorithms.tabular.linear import eigenvalues_and_vectors, inverse
+from irleed.algorithms.tabular.planning import eigenvalues_and_vectors, inverse
 
 
 def matrices(*shape: int) -> np.ndarray:
@@ -42,7 +42,7 @@ def test_eigenvectors_alone_and_in_a_batch():
 
 AT_ONCE = """
 import jax, jax.numpy as jnp
-from irleed.algorithms.tabular.linear import inverse
+from irleed.algorithms.tabular.planning import inverse
 
 jax.config.update("jax_enable_x64", True)
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from jax.test_util import check_grads
 
-import irleed.algorithms.tabular.linear as linear
+import irleed.algorithms.tabular.planning as linear
 from irleed.envs.mdp import FiniteMDP, gridworld
 
 TOLERANCE = 1e-12

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import irleed.algorithms.tabular.linear as linear
+import irleed.algorithms.tabular.planning as linear
 import irleed.algorithms.tabular.planning as planning
 from irleed.algorithms.tabular.planning import Averaged, Soft, optimal_q_values
 from irleed.envs.mdp import FiniteMDP, gridworld

@@ -1,20 +1,22 @@
-"""Behaviour cloning: maximum likelihood of the actions, whoever took them."""
+"""Behaviour cloning: maximum likelihood of the actions, all demonstrators pooled."""
+
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 
 from irleed._typing import Array, Float, Int, Key, Scalar, Shaped
-from irleed.algorithms.base import AbstractOffline, ActionKind
+from irleed.algorithms.base import FOR_VECTORS, AbstractOffline, ActionKind
 from irleed.data.transitions import Inputs, Row, Transitions
 from irleed.envs.step import Actions
 from irleed.model.demonstrators import Description
 from irleed.model.networks import Activation
-from irleed.policies.actor import Actor
+from irleed.policies.base import Actor
 
 
 class Parameters(eqx.Module):
-    """The policy, and a zero for each demonstrator: cloning treats them alike."""
+    """The policy, and log precision 0 for each demonstrator: cloning treats them alike."""
 
     actor: Actor
     demonstrators: Float[Array, " D"]
@@ -23,6 +25,7 @@ class Parameters(eqx.Module):
 class BehaviourCloning(AbstractOffline):
     """Settings as those of `irleed.algorithms.iq.OfflineIrleed`; the defaults suit discrete actions."""
 
+    action_kinds: ClassVar[tuple[ActionKind, ...]] = ("discrete", "continuous")
     hidden: tuple[int, ...] = eqx.field(static=True, default=(64, 64))
     activation: Activation = eqx.field(static=True, default="norm_relu")
     steps: int = eqx.field(static=True, default=20_000)
@@ -31,14 +34,9 @@ class BehaviourCloning(AbstractOffline):
     learning_rate: Scalar = 1e-3
 
     @classmethod
-    def continuous(cls, **settings) -> "BehaviourCloning":
+    def continuous(cls, **settings: Any) -> "BehaviourCloning":
         """The settings for vectors."""
-        return cls(**{"hidden": (128, 128), "activation": "relu", "batch_size": 64, **settings})
-
-    @property
-    def action_kinds(self) -> tuple[ActionKind, ...]:
-        """Discrete actions and vectors."""
-        return ("discrete", "continuous")
+        return cls(**(FOR_VECTORS | settings))
 
     def parameters(self, key: Key, inputs: Inputs, actions: Actions, demonstrators: int) -> Parameters:
         """The initial parameters; of vectors, those of `OfflineIrleed`, of which this is a special case."""

@@ -7,21 +7,22 @@ demonstrators $\omega_i$ are learnt together by maximum likelihood.
 """
 
 from collections.abc import Sequence
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 
 from irleed._typing import Array, Float, Int, Key, Scalar, Shaped
-from irleed.algorithms.base import AbstractOffline, ActionKind
+from irleed.algorithms.base import FOR_VECTORS, AbstractOffline, ActionKind
 from irleed.data.transitions import Inputs, Row, Transitions
 from irleed.envs.step import Actions
 from irleed.model.actions import ActionDistribution
 from irleed.model.demonstrators import Description, gauge
 from irleed.model.networks import Activation, Mlp
-from irleed.policies.actor import Actor
+from irleed.policies.base import Actor
 
-LEAST = 1e-6  # the least probability of following and of not; in single precision, a skill can be 1 exactly
+LEAST = 1e-6  # keeps the logarithms finite: in single precision, a skill can be exactly 0 or 1
 
 
 class Skill(eqx.Module):
@@ -34,7 +35,7 @@ class Skill(eqx.Module):
     def init(
         cls, keys: Shaped[Array, " 2"], inputs: Inputs, demonstrators: int, sizes: Sequence[int], activation: Activation
     ) -> "Skill":
-        """Layers of these sizes, the last one being that of the embeddings."""
+        """New embeddings; the last of `sizes` is theirs, the others are hidden layers."""
         return cls(
             state=Mlp.init(keys[0], inputs, sizes, activation),
             demonstrator=jax.random.normal(keys[1], (demonstrators, sizes[-1]), jnp.float32),
@@ -45,7 +46,7 @@ class Skill(eqx.Module):
         return jax.nn.sigmoid(jnp.dot(self.state(observation), self.demonstrator[demonstrator]))
 
     def log_odds(self, data: Transitions) -> Float[Array, " D"]:
-        """The log odds of each one's mean skill in their own states: an order, on no common scale with precision."""
+        """Log odds of each demonstrator's mean skill over their own states; not on the scale of precision."""
         skill = jax.vmap(self)(data.obs, data.demonstrator)
         counted = jnp.arange(len(skill)) < data.size
         own = jax.nn.one_hot(data.demonstrator, len(self.demonstrator)) * counted[:, None]
@@ -61,13 +62,14 @@ class Parameters(eqx.Module):
 
 
 class Ileed(AbstractOffline):
-    """ILEED, whose settings are those of `BehaviourCloning` and one more.
+    """ILEED; settings as those of `BehaviourCloning`, and one more.
 
     **Fields:**
 
     - `embedding`: the size of the embeddings of states and demonstrators.
     """
 
+    action_kinds: ClassVar[tuple[ActionKind, ...]] = ("discrete", "continuous")
     hidden: tuple[int, ...] = eqx.field(static=True, default=(64, 64))
     activation: Activation = eqx.field(static=True, default="norm_relu")
     embedding: int = eqx.field(static=True, default=2)
@@ -77,14 +79,9 @@ class Ileed(AbstractOffline):
     learning_rate: Scalar = 1e-3
 
     @classmethod
-    def continuous(cls, **settings) -> "Ileed":
+    def continuous(cls, **settings: Any) -> "Ileed":
         """The settings for vectors."""
-        return cls(**{"hidden": (128, 128), "activation": "relu", "batch_size": 64, **settings})
-
-    @property
-    def action_kinds(self) -> tuple[ActionKind, ...]:
-        """Discrete actions and vectors."""
-        return ("discrete", "continuous")
+        return cls(**(FOR_VECTORS | settings))
 
     def parameters(self, key: Key, inputs: Inputs, actions: Actions, demonstrators: int) -> Parameters:
         """The initial parameters."""

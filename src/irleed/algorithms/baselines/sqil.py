@@ -1,5 +1,7 @@
 """SQIL (Reddy et al., 2020): soft Q-learning with reward 1 for demonstrated transitions and 0 for the agent's own."""
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -37,12 +39,12 @@ class Sqil(AbstractSoftQ):
     ) -> Float[Array, ""]:
         """The soft Bellman error of both batches."""
 
-        def error(obs, action, reward, next_obs, terminated):
+        def error(obs: Any, action: Array, reward: Array, next_obs: Array, terminated: Array):
             goal = soft_target(target, reward, next_obs, terminated, self.discount, self.temperature)
             return (parameters.q(obs)[action] - goal) ** 2
 
-        one, zero = jnp.ones_like(demonstrated.proceeds), jnp.zeros_like(replayed.reward)
+        one, zero = jnp.ones_like(demonstrated.continuation), jnp.zeros_like(replayed.reward)
         first, second = demonstrated, replayed
-        first_error = jax.vmap(error)(first.obs, first.action, one, first.next_obs, first.proceeds == 0)
+        first_error = jax.vmap(error)(first.obs, first.action, one, first.next_obs, first.continuation == 0)
         second_error = jax.vmap(error)(second.obs, second.action, zero, second.next_obs, second.terminated)
         return 0.5 * (jnp.mean(first_error) + jnp.mean(second_error))

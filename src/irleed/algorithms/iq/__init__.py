@@ -4,11 +4,10 @@ This is the generalised objective of the paper's Appendix A, Eq. (14), with rewa
 
 - `OfflineIrleed` learns from demonstrations alone, with discrete actions or vectors.
 - `OnlineIrleed` (discrete actions) and `SacIrleed` (vectors) also act in an environment.
-- `objective` has the terms of one transition.
+- `irleed` has the objective of one transition and the two for discrete actions, `actor_critic` the last.
 """
 
 from irleed.algorithms.iq.actor_critic import SacIrleed
-from irleed.algorithms.iq.offline import IQ_LEARN, OfflineIrleed
-from irleed.algorithms.iq.online import OnlineIrleed
+from irleed.algorithms.iq.irleed import IQ_LEARN, OfflineIrleed, OnlineIrleed
 
 __all__ = ["IQ_LEARN", "OfflineIrleed", "OnlineIrleed", "SacIrleed"]

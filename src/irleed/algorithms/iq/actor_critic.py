@@ -1,15 +1,15 @@
-r"""IRLEED for vectors of continuous actions that acts in an environment: inverse soft Q-learning as an actor-critic.
+r"""IRLEED online with continuous actions: inverse soft Q-learning as a soft actor-critic.
 
 The critics imply a reward, $r = Q(s, a) - \gamma V(s')$ with $V(s) = E_{a\sim\pi}[Q(s, a) - T\log\pi(a|s)]$, and the
-actor follows the critics. Demonstrators are those of `irleed.model.noise`; besides their noise, what states they visit
-tells their precision $\beta_i$, see `SacIrleed.log_precision`.
+actor follows the critics. Demonstrators are those of `irleed.model.mixed`; their precision $\beta_i$ is
+estimated from their noise and from the states they visit, see `SacIrleed.log_precision`.
 
 With the penalty on demonstrated and replayed transitions, the best reward for given data is bounded: it lies between
-$-1/c$ and $1/c$. The objective `bounded` says so directly (LS-IQ, Al-Hafez et al., 2023): rewards are regressed to
+$-1/c$ and $1/c$. The objective `bounded` uses this (LS-IQ, Al-Hafez et al., 2023): rewards are regressed to
 $1/c$ where demonstrated and to $-1/c$ where replayed, and no value exceeds $1/(c(1-\gamma))$.
 """
 
-from typing import ClassVar, Literal, cast
+from typing import Any, ClassVar, Literal, cast
 
 import equinox as eqx
 import jax
@@ -18,32 +18,31 @@ import numpy as np
 from jax.core import Tracer
 
 from irleed._typing import Array, Float, Int, Key, Scalar, Shaped
-from irleed.algorithms.agent import AbstractAgent
-from irleed.algorithms.base import ActionKind
-from irleed.algorithms.critics import Critics, soft_value
-from irleed.algorithms.iq.offline import IQ_LEARN
+from irleed.algorithms.agent import AbstractAgent, Critics, soft_value, with_replayed
+from irleed.algorithms.base import ActionKind, rate_of
+from irleed.algorithms.iq.irleed import IQ_LEARN
 from irleed.data.transitions import Inputs, Row, Transitions
 from irleed.envs.step import Actions, Bounds, Transition
 from irleed.errors import ConfigError
-from irleed.model import noise
+from irleed.model import mixed
 from irleed.model.actions import SquashedGaussian, Squashing
 from irleed.model.demonstrators import Description, gauge, log_precision_of, precision_weights
 from irleed.model.networks import AbstractBias, biases
-from irleed.policies.actor import Actor
+from irleed.policies.base import Actor
 
 PAPER_BIAS_SCALE = 0.01  # alpha
-ESTIMATE_RATE = 1e-3  # the learning rate of scalars that estimate a mean
+ESTIMATE_RATE = 1e-3  # learning rate of running means
 
 
 class Parameters(eqx.Module):
-    """What is shared, and the demonstrators."""
+    """Shared networks, and the demonstrators."""
 
     actor: Actor
     critics: Critics
     terminal: Float[Array, ""]  # the reward of every step after termination
     log_std: Float[Array, " A"]  # of the demonstrators' noise at precision 1
     log_precision: Float[Array, " D"]  # by noise
-    visited: Float[Array, " D"]  # mean value of the states that a demonstrator gets into, in units of 1/c
+    visited: Float[Array, " D"]  # running mean of the values of the states that a demonstrator visits, in units of 1/c
     bias: AbstractBias
 
 
@@ -57,14 +56,15 @@ class SacIrleed(AbstractAgent):
     - `temperature`: $T$, held fixed.
     - `penalty`: $c$ of $\frac c2 r^2$, the penalty on large rewards.
     - `bias_penalty`: the weight of $\delta_i^2$.
-    - `objective`: `bounded`, or that of the `paper`: one critic without layer norm, values at first states in the value
-      term, values that are not bounded, and demonstrators who have values of their own, with temperature $T/\beta_i$.
-    - `ends`: the value of termination, as of a state that stays as it is. `neutral`: it is learnt from how often
-      demonstrators and agent terminate (zero in the paper's objective). `failure`: it is the least that any state can
-      be worth, $-1/(c(1-\gamma))$.
+    - `objective`: `bounded`, or that of the `paper`: one critic without layer norm, a value term over initial states,
+      unbounded values, and demonstrators with values of their own, at temperature $T/\beta_i$.
+    - `ends`: the value of a terminal state. `neutral`: learnt from how often demonstrators and agent terminate (zero in
+      the paper's objective). `failure`: early termination counts as failure; the value is the lowest possible,
+      $-1/(c(1-\gamma))$.
     - Others as those of `irleed.algorithms.iq.OfflineIrleed` and `irleed.algorithms.agent.AbstractAgent`.
     """
 
+    action_kinds: ClassVar[tuple[ActionKind, ...]] = ("continuous",)
     exploration: ClassVar[float] = 0.0  # pyright: ignore[reportIncompatibleVariableOverride]  # a constant
     anneal_lr: ClassVar[bool] = False  # pyright: ignore[reportIncompatibleVariableOverride]  # a constant
     hidden: tuple[int, ...] = eqx.field(static=True, default=(256, 256))
@@ -95,19 +95,20 @@ class SacIrleed(AbstractAgent):
                 raise ConfigError(where, got=value, expected=expected, remedy="choose another value")
 
     @classmethod
-    def iq(cls, **settings) -> "SacIrleed":
+    def iq(cls, **settings: Any) -> "SacIrleed":
         """IQ-Learn: precision 1 and bias 0 held fixed."""
         return cls(**IQ_LEARN, **settings)
 
     @classmethod
-    def paper(cls, **settings) -> "SacIrleed":
+    def paper(cls, **settings: Any) -> "SacIrleed":
         """The published hyperparameters; with ``**IQ_LEARN``, those of IQ-Learn.
 
-        The paper learns the precision itself at a rate of 1e-5, from 1 / T on: a rate of 1e-7 for its logarithm.
+        The paper learns the precision itself, initialised at 1 / T, at a learning rate of 1e-5: 1e-7 for its logarithm.
         """
-        rates = {"learning_rate": 3e-4, "actor_learning_rate": 3e-5}
-        rates |= {"precision_learning_rate": 1e-7, "bias_learning_rate": 3e-6, "bias_penalty": 0.01}
-        return cls(**{"objective": "paper", "num_envs": 1, "gradient_steps": 1, **rates, **settings})
+        published: dict[str, Any] = {"objective": "paper", "num_envs": 1, "gradient_steps": 1, "bias_penalty": 0.01}
+        published |= {"learning_rate": 3e-4, "actor_learning_rate": 3e-5}
+        published |= {"precision_learning_rate": 1e-7, "bias_learning_rate": 3e-6}
+        return cls(**(published | settings))
 
     @property
     def learns_precision(self) -> bool:
@@ -119,13 +120,8 @@ class SacIrleed(AbstractAgent):
         """Whether biases are learnt."""
         return self.bias_learning_rate is not None
 
-    @property
-    def action_kinds(self) -> tuple[ActionKind, ...]:
-        """Vectors."""
-        return ("continuous",)
-
     def parameters(self, key: Key, inputs: Inputs, actions: Actions, demonstrators: int) -> Parameters:
-        """The initial parameters: precision 1, and bias 0 but for that of the paper."""
+        """The initial parameters: precision 1 and bias 0; with the paper's objective, random biases."""
         actor_key, critic_key, bias_key = jax.random.split(key, 3)
         size, biased = cast(Bounds, actions).size, demonstrators if self.learns_bias else 0
         count, activation = (1, "relu") if self.objective == "paper" else (2, "norm_relu")
@@ -140,43 +136,41 @@ class SacIrleed(AbstractAgent):
         )
 
     def learning_rates(self) -> dict[str, Scalar]:
-        """The learning rate of each field of the parameters; 0 where it is held."""
+        """The learning rate of each field of the parameters; 0 where it is held fixed."""
         return {
             "actor": self.actor_learning_rate,
             "critics": self.learning_rate,
             "terminal": ESTIMATE_RATE if self._learns_ends else 0.0,
             "log_std": self.learning_rate,
-            "log_precision": 0.0 if self.precision_learning_rate is None else self.precision_learning_rate,
+            "log_precision": rate_of(self.precision_learning_rate),
             "visited": ESTIMATE_RATE,
-            "bias": 0.0 if self.bias_learning_rate is None else self.bias_learning_rate,
+            "bias": rate_of(self.bias_learning_rate),
         }
 
     def loss(
         self, key: Key, parameters: Parameters, target: Parameters, replayed: Transition, demonstrated: Row
     ) -> Float[Array, ""]:
-        """The sum of the losses of critics, actor and demonstrators, each with gradients for its own part."""
+        """The sum of the losses of critics, actor and demonstrators, each with gradients for its own parameters."""
         critic_key, actor_key = jax.random.split(key)
-        proceeds, who = jnp.where(replayed.terminated, 0.0, 1.0), demonstrated.demonstrator
-        paired = Row(replayed.obs, replayed.next_obs, replayed.action, proceeds, who, demonstrated.initial)
-        rows = jax.tree.map(lambda *leaves: jnp.concatenate(leaves), demonstrated, paired)
+        rows = with_replayed(demonstrated, replayed)
         total = self._critic_loss(critic_key, parameters, target, rows) + self._actor_loss(actor_key, parameters, rows)
         if self.learns_precision or self.learns_bias:
             total = total + self._demonstrator_loss(parameters, demonstrated)
         return total
 
     def _critic_loss(self, key: Key, parameters: Parameters, target: Parameters, rows: Row) -> Float[Array, ""]:
-        """Of the reward that the critics imply; the first half of the rows was demonstrated, the other replayed."""
+        """The critics' loss; the first half of the rows are demonstrated, the second replayed."""
         after_key, value_key = jax.random.split(key)
-        most, count = 1 / self.penalty, len(rows.proceeds)
+        most, count = 1 / self.penalty, len(rows.continuation)
         demonstrated = (jnp.arange(count) < count // 2).astype(jnp.float32)
         after = self._value(after_key, parameters, target.critics, rows.next_obs, rows.demonstrator)
         if self.objective == "bounded":
             after = jnp.clip(after, -most / (1 - self.discount), most / (1 - self.discount))
         ended = jax.lax.stop_gradient(parameters.terminal) / (1 - self.discount)
-        after = jnp.where(rows.proceeds > 0, after, ended)
+        after = jnp.where(rows.continuation > 0, after, ended)
         unit = cast(Squashing, parameters.actor.head).unit(rows.action)
         reward = parameters.critics(rows.obs, unit) - self.discount * after[None]
-        # Means over demonstrated rows and over replayed ones: there are as many of either.
+        # Weights for means over demonstrated and over replayed rows, of which there are equally many.
         first, second = 2 * demonstrated, 2 * (1 - demonstrated)
         if self.objective == "paper":
             error = 0.5 * self.penalty * reward**2 - first[None] * reward
@@ -192,19 +186,19 @@ class SacIrleed(AbstractAgent):
         if not self._learns_ends:
             return found
         error = weighted * (parameters.terminal - most) ** 2 + second * (parameters.terminal + most) ** 2
-        return found + 0.5 * self.penalty * jnp.mean((1 - rows.proceeds) * error)
+        return found + 0.5 * self.penalty * jnp.mean((1 - rows.continuation) * error)
 
     def _visited_loss(
         self, parameters: Parameters, rows: Row, after: Float[Array, " B"], demonstrated: Float[Array, " B"]
     ) -> Float[Array, ""]:
-        """Of running means of the values of next states, a step's share of them."""
+        r"""Squared error of each demonstrator's running mean of next-state values, scaled by $1 - \gamma$."""
         level = jax.lax.stop_gradient(self.penalty * (1 - self.discount) * after)
         return 0.5 * jnp.mean(demonstrated * (parameters.visited[rows.demonstrator] - level) ** 2)
 
     def _value(
         self, key: Key, parameters: Parameters, critics: Critics, obs: Float[Array, "B ..."], who: Int[Array, " B"]
     ) -> Float[Array, " B"]:
-        """The soft value of each state: of the shared policy or, in the paper, of the demonstrator's own."""
+        """The soft value of each state under the shared policy or, in the paper, under the demonstrator's own."""
         policy = _gaussian(jax.lax.stop_gradient(parameters.actor), obs)
         if self.objective == "bounded":
             return soft_value(key, critics, policy, obs, self.temperature)
@@ -222,7 +216,7 @@ class SacIrleed(AbstractAgent):
     ) -> tuple[SquashedGaussian, Float[Array, " B"]]:
         r"""The paper's policy and temperature, $T/\beta_i$, of the demonstrator of each row.
 
-        Precisions have their gradient through the temperature alone.
+        Precisions have a gradient through the temperature only.
         """
         learnt = log_precision_of(log_precision, who)
         own = shared.as_demonstrator(jax.lax.stop_gradient(learnt), PAPER_BIAS_SCALE * bias(obs, who))
@@ -245,21 +239,21 @@ class SacIrleed(AbstractAgent):
         if self.objective == "paper":
             return found
         shared = _gaussian(parameters.actor, rows.obs)
-        return found + noise.misfit(shared, parameters.log_std, parameters.log_precision, rows, bias)
+        return found + mixed.noise_loss(shared, parameters.log_std, parameters.log_precision, rows, bias)
 
     def policy(self, parameters: Parameters) -> Actor:
         """The shared policy."""
         return parameters.actor
 
     def log_precision(self, parameters: Parameters, data: Transitions) -> Float[Array, " D"]:
-        r"""Each demonstrator's log precision, in the gauge: by their noise and by the states that they get into.
+        r"""Each demonstrator's log precision, in the gauge: from their noise and from the states they visit.
 
-        The likelihood of a demonstrator is greatest at the precision at which a soft policy earns what they do, by the
-        reward that is learnt. With values quadratic in the action, a soft policy of precision $\beta$ loses
-        $AT/2\beta$ a step to the best one, $A$ being the numbers in an action; noise around the best action costs the
+        A demonstrator's likelihood is maximal at the precision at which a soft policy has their return under the learnt
+        reward. With values quadratic in the action, a soft policy of precision $\beta$ loses $AT/2\beta$ per step
+        compared with the optimal one, $A$ being the dimension of the action; noise around the optimal action costs the
         same if its variance is $1/\beta$ of that at precision 1. By noise alone, demonstrator $i$ loses
-        $AT/2\beta^a_i$, with $\beta^a_i$ the precision of their actions, at most 1. They lose $m - v_i$ besides, with
-        $v_i$ the mean value of the states that they get into, a step's share of it, and $m$ the largest of these:
+        $AT/2\beta^a_i$, with $\beta^a_i$ the precision of their actions, at most 1. The states they visit cost another
+        $m - v_i$, with $v_i$ the mean of $(1-\gamma)V(s')$ over these states and $m$ the largest of the $v_i$:
         $1/\beta_i = 1/\beta^a_i + 2(m - v_i)/AT$. In the paper's objective it is $\beta^a_i$ alone.
         """
         return self._log_precision(parameters)
@@ -281,7 +275,7 @@ class SacIrleed(AbstractAgent):
         if self.objective == "bounded" and (self.learns_precision or self.learns_bias):
             bias = parameters.bias(batch, whose)[0] if self.learns_bias else None
             given = parameters.log_std, parameters.log_precision, who, bias, action
-            return noise.described(shared, *given)
+            return mixed.noise_description(shared, *given)
         if self.objective == "bounded":
             return Description.without_bias(shared.log_prob(action))
         own, _ = self._own(_gaussian(parameters.actor, batch), parameters.log_precision, parameters.bias, batch, whose)

@@ -3,7 +3,6 @@
 - `irleed`: the converged estimate, over `curvature` (Newton's method) and `posterior` (widths of priors, intervals).
 - `paper_protocol`: the published protocol.
 - `planning`: the values and policies of a reward. `visitation`: visits, returns and counts of a policy or of data.
-  `linear`: the linear maps below both.
 """
 
 from irleed.algorithms.tabular.irleed import Irleed

@@ -1,14 +1,15 @@
-r"""Two ways to the curvature of the posterior: Hessians written out, or only ever multiplied with vectors.
+r"""The curvature of the posterior by explicit Hessians, or by Hessian-vector products alone.
 
-Both take the Fisher information of the observed states for the Hessian of the likelihood in $u_i$: never negative, and
-the Hessian itself where values are linear in the reward. `Written` is exact and quick up to some hundred features;
-`Probed` needs memory for a few vectors alone: Newton's equations are solved by conjugate gradients, and traces of
-inverses, which the evidence consists of, are estimated from a few random vectors (Hutchinson's method), always the
-same ones, so that the estimate converges.
+Both use the Fisher information of the observed states as the Hessian of the likelihood in $u_i$ (Gauss-Newton): it is
+positive semidefinite, and exact where values are linear in the reward. `Written` is exact and fast up to some hundred
+features; `Probed` needs memory for a few vectors only: Newton's equations are solved by conjugate gradients, and the
+traces of inverses in the evidence are estimated from a few random vectors (Hutchinson's method), which are fixed so
+that the estimate converges.
 """
 
 import abc
 import dataclasses
+from collections.abc import Callable
 
 import equinox as eqx
 import jax
@@ -16,8 +17,7 @@ import jax.numpy as jnp
 
 from irleed._typing import Array, Bool, Float, Key, Scalar
 from irleed.algorithms.tabular import posterior
-from irleed.algorithms.tabular.linear import sum_over_actions
-from irleed.algorithms.tabular.planning import AbstractPlanner
+from irleed.algorithms.tabular.planning import AbstractPlanner, sum_over_actions
 from irleed.algorithms.tabular.posterior import Evidence
 from irleed.envs.mdp import FiniteMDP
 from irleed.model.demonstrators import boltzmann, gauge
@@ -27,7 +27,7 @@ Vector = tuple[Float[Array, " F"], Float[Array, "D F"], Float[Array, " D"]]
 
 
 class Point(eqx.Module):
-    """Where the curvature is wanted."""
+    """The point at which the curvature is computed."""
 
     planner: AbstractPlanner
     mdp: FiniteMDP
@@ -48,7 +48,7 @@ class Point(eqx.Module):
         return jnp.exp(self.log_precision)
 
     def free(self, weights: Float[Array, " F"], bias: Float[Array, "D F"], turn: Float[Array, " D"]) -> Vector:
-        """The part of a vector along which the estimate may move."""
+        """The projection of a vector onto the free parameters, within the gauge."""
         return (
             weights,
             bias if self.learn_bias else jnp.zeros_like(bias),
@@ -56,32 +56,32 @@ class Point(eqx.Module):
         )
 
     def at_fixed_precision(self) -> "Point":
-        """The same, but that precisions are not to move."""
+        """The same with precisions held fixed."""
         return dataclasses.replace(self, learn_precision=False)
 
 
 class Uncertainty(eqx.Module):
-    """What is not known about the demonstrators."""
+    """Posterior uncertainty about the demonstrators."""
 
-    log_precision_draws: Float[Array, "M D"]  # a single one, the estimate, where there is no interval
+    log_precision_draws: Float[Array, "M D"]  # a single sample, the estimate, where there is no interval
     bias_norm_deviation: Float[Array, " D"]
     information: Float[Array, " D"]
 
 
 class AbstractCurvature(eqx.Module):
-    """What the estimate needs of the curvature."""
+    """The interface of the curvature."""
 
     @abc.abstractmethod
     def newton(self, point: Point, gradient: Vector, evidence: bool | Bool[Array, ""]) -> tuple[Vector, Evidence]:
-        """The step to where the gradient would vanish, within the gauge; and, if wanted, the terms of the evidence."""
+        """The Newton step within the gauge and, with `evidence`, the terms of the evidence."""
 
     @abc.abstractmethod
     def uncertainty(self, key: Key, point: Point, slope: Float[Array, "D F"], precision_prior: Scalar) -> Uncertainty:
-        """Draws of the precisions and so on; `slope` is the likelihood's gradient in u."""
+        """Posterior samples of the precisions; `slope` is the likelihood's gradient in u."""
 
 
 class Written(AbstractCurvature):
-    """Hessians in full."""
+    """Explicit Hessians."""
 
     def newton(self, point: Point, gradient: Vector, evidence: bool | Bool[Array, ""]) -> tuple[Vector, Evidence]:
         """See `AbstractCurvature.newton`; the evidence comes with it."""
@@ -120,12 +120,12 @@ class Written(AbstractCurvature):
 
 
 class Probed(AbstractCurvature):
-    """Hessians by their products with vectors.
+    """Hessians by Hessian-vector products.
 
     - `probes`: random vectors for the traces.
     - `step_accuracy`, `trace_accuracy`: residual of the conjugate gradients, as a share of the right-hand side.
     - `iterations`: of the conjugate gradients, at most.
-    - `planner_tolerance`: how exact a product with the Hessian is.
+    - `planner_tolerance`: accuracy of a product with the Hessian.
     """
 
     probes: int = eqx.field(static=True, default=1)
@@ -144,7 +144,7 @@ class Probed(AbstractCurvature):
         return self._solve(point, product, downhill, self.step_accuracy), terms
 
     def uncertainty(self, key: Key, point: Point, slope: Float[Array, "D F"], precision_prior: Scalar) -> Uncertainty:
-        """See `AbstractCurvature.uncertainty`: no posterior."""
+        """See `AbstractCurvature.uncertainty`; there are no posterior samples."""
         evidence = self._evidence(point, self._products(point))
         return Uncertainty(point.log_precision[None], jnp.full(len(point.bias), jnp.nan), evidence.information)
 
@@ -153,22 +153,22 @@ class Probed(AbstractCurvature):
         planner, mdp = type(point.planner)(tolerance=self.planner_tolerance), point.mdp
         q = jax.vmap(lambda u: planner.q_values(mdp, mdp.rewards(u)))(point.perceived)
 
-        def one(q, count, vector):
+        def one(q: Array, count: Array, vector: Array) -> Array:
             size = jnp.maximum(jnp.max(jnp.abs(vector)), 1e-300)  # tolerances are absolute
             derivative, transpose = jax.vjp(lambda v: planner.q_derivative(mdp, q, mdp.rewards(v)), vector / size)
             policy = jax.nn.softmax(q)
             centred = derivative - sum_over_actions(policy * derivative)[:, None]
             return size * transpose(jnp.sum(count, -1, keepdims=True) * policy * centred)[0]
 
-        # Used in many places: traced once.
+        # Called in many places: traced once.
         return jax.jit(lambda vectors: jax.vmap(one)(q, point.counts, vectors))
 
-    def _solve(self, point: Point, product, source: Vector, accuracy: float) -> Vector:
-        """Solve Hessian x = source, both along what is free."""
+    def _solve(self, point: Point, product: Callable[[Array], Array], source: Vector, accuracy: float) -> Vector:
+        """Solve Hessian x = source for the free parameters."""
         scale = point.precision[:, None]
         stiffness = point.precision_prior + jnp.sum(point.perceived * product(point.perceived), -1)
 
-        def hessian(vector):
+        def hessian(vector: Vector):
             weights, bias, turn = point.free(*vector)
             pull = product(scale * (weights[None] + bias) + point.perceived * turn[:, None])
             return point.free(
@@ -177,18 +177,18 @@ class Probed(AbstractCurvature):
                 jnp.sum(point.perceived * pull, -1) + point.precision_prior * turn,
             )
 
-        def precondition(vector):
+        def precondition(vector: Vector):
             weights, bias, turn = vector
             return point.free(weights / point.weight_prior, bias / point.bias_prior, turn / stiffness)
 
         return jax.scipy.sparse.linalg.cg(hessian, source, tol=accuracy, maxiter=self.iterations, M=precondition)[0]
 
-    def _evidence(self, point: Point, product) -> Evidence:
-        """Traces of what the data determine at fixed precisions, from (H + prior)^-1 z with random signs z."""
+    def _evidence(self, point: Point, product: Callable[[Array], Array]) -> Evidence:
+        """The traces of the evidence at fixed precisions, from (H + prior)^-1 z with random signs z."""
         point = point.at_fixed_precision()
         scale = point.precision[:, None]
 
-        def probe(key):
+        def probe(key: Key):
             weights_key, bias_key = jax.random.split(key)
             sign = point.free(
                 jax.random.rademacher(weights_key, point.weights.shape, point.weights.dtype),
@@ -200,7 +200,7 @@ class Probed(AbstractCurvature):
             parameters = jnp.sum(product(own) * found, -1)
             return Evidence(
                 parameters=parameters,
-                parameters_slope=parameters,  # it is between nothing and twice this
+                parameters_slope=parameters,  # an approximation: it is between 0 and twice this
                 bias_determined=jnp.sum(sign[1] ** 2) - point.bias_prior * jnp.vdot(sign[1], solution[1]),
                 weights_determined=sign[0].size - point.weight_prior * jnp.vdot(sign[0], solution[0]),
                 information=jnp.sum(scale * product(found) * sign[0][None], -1),
@@ -215,7 +215,7 @@ class Probed(AbstractCurvature):
 def fisher_information(
     planner: AbstractPlanner, mdp: FiniteMDP, count: Float[Array, "S A"], perceived: Float[Array, " F"]
 ) -> Float[Array, "F F"]:
-    r"""Expected curvature of a demonstrator's negative log-likelihood in $u$, given the states they were seen in.
+    r"""Expected curvature of a demonstrator's negative log-likelihood in $u$, given the states they visited.
 
     $\sum_s n(s)\, \mathrm{Cov}_{a \sim \pi}(\partial Q(s, a)/\partial u)$.
     """

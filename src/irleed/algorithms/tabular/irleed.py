@@ -1,10 +1,13 @@
 r"""IRLEED in a finite MDP, exactly: maximum a posteriori by Newton's method. Maximum-entropy IRL is its special case.
 
 The likelihood of the observed actions is Eq. (7) of the paper; precision, bias and the gauge are those of
-`demonstrators`. Weights and precisions maximise the posterior with the biases' volume accounted for: at fixed
-precisions, $\theta$ and $\epsilon$ are integrated out to second order (`posterior.Laplace`). The plain joint
-maximum, `evidence=False`, favours whatever scale makes the biases cheap, and confuses large biases with high precision.
+`irleed.model.demonstrators`. Weights and precisions maximise the posterior with $\theta$ and $\epsilon$ integrated out
+to second order at fixed precisions (`posterior.Laplace`). The joint maximum, `evidence=False`, prefers the scale at
+which the penalty on biases is smallest, and confuses large biases with high precision.
 """
+
+from collections.abc import Callable
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -20,9 +23,9 @@ from irleed.model.demonstrators import Demonstrators, Prior, boltzmann, gauge
 
 # The inverse variance of the weights is at most this many times that of the biases.
 SMALLEST_SHARE = 10.0
-# Steps before the evidence counts: weights and biases must first come near where they go.
+# Newton steps before the evidence is used: weights and biases first have to be near the maximum.
 WARM_STEPS = 3
-# A step in log precision is cut to this size.
+# Largest step in log precision.
 LARGEST_TURN = 1.0
 
 
@@ -35,12 +38,12 @@ class State(eqx.Module):
     bias_prior: Width
     volume: Float[Array, " D"]  # parameters that each demonstrator's data determine
     volume_slope: Float[Array, " D"]
-    to_gain: Float[Array, ""]  # log posterior still to be gained, to second order
+    to_gain: Float[Array, ""]  # expected gain in log posterior, to second order
     step: Int[Array, ""]
 
 
 class Info(eqx.Module):
-    """What one Newton step looked like."""
+    """Metrics of one Newton step."""
 
     loss: Float[Array, ""]
     to_gain: Float[Array, ""]
@@ -53,9 +56,9 @@ class Irleed(eqx.Module):
     **Fields:**
 
     - `planner`: how demonstrators plan.
-    - `prior`: inverse variances; with `evidence`, `prior.bias` is only where the search for the biases' width starts.
+    - `prior`: inverse variances; with `evidence`, `prior.bias` is the initial value of an estimated one.
     - `curvature`: `Written` Hessians, or `Probed` ones where features are many.
-    - `evidence`: integrate weights and biases out when judging precisions and the biases' width.
+    - `evidence`: integrate weights and biases out when estimating precisions and the width of the biases' prior.
     - `learn_precision`: whether precisions are estimated, or held at 1.
     - `learn_bias`: whether biases are estimated, or held at 0. With neither this is maximum-entropy IRL, see `maxent`.
     - `tolerance`: stop when a further step would gain less than this in log posterior.
@@ -72,14 +75,14 @@ class Irleed(eqx.Module):
     max_steps: int = eqx.field(static=True, default=50)
 
     @classmethod
-    def maxent(cls, **settings) -> "Irleed":
-        """Maximum-entropy IRL: precision 1 and bias 0 held fixed, and next to no prior on the weights."""
+    def maxent(cls, **settings: Any) -> "Irleed":
+        """Maximum-entropy IRL: precision 1 and bias 0 held fixed, and a very weak prior on the weights."""
         settings = {"prior": Prior(weights=1e-3), **settings}
         return cls(learn_precision=False, learn_bias=False, evidence=False, **settings)
 
     @classmethod
-    def anonymous(cls, **settings) -> "Irleed":
-        """For many demonstrators with an episode or so each: fixed widths, which so little data could not teach."""
+    def anonymous(cls, **settings: Any) -> "Irleed":
+        """For many demonstrators with about one episode each: the widths of priors are fixed, as data are too few."""
         settings = {"prior": Prior(bias=4.0, log_precision=1.0, weights=1e-3), **settings}
         return cls(evidence=False, **settings)
 
@@ -102,7 +105,7 @@ class Irleed(eqx.Module):
         return self.converged(state) | (state.step >= self.max_steps)
 
     def converged(self, state: State) -> Bool[Array, ""]:
-        """A further step would gain next to nothing."""
+        """The expected gain of a further step is below `tolerance`."""
         return state.to_gain <= self.tolerance
 
     def update(self, key: Key, state: State, mdp: FiniteMDP, statistics: Statistics) -> tuple[State, Info]:
@@ -116,16 +119,16 @@ class Irleed(eqx.Module):
         promised = sum((jnp.vdot(g, d) for g, d in zip(gradient, direction, strict=True)), jnp.asarray(0.0))
         prior = Prior(state.bias_prior.inverse, self.prior.log_precision, state.weight_prior.inverse)
 
-        def moved(size):
+        def moved(size: Array):
             weights, bias, turn = (size * d for d in direction)
             log_precision = state.demonstrators.log_precision + turn
             return state.weights + weights, Demonstrators(log_precision, state.demonstrators.bias + bias)
 
-        def penalty(weights, demonstrators):
+        def penalty(weights: Array, demonstrators: Demonstrators):
             volume = jnp.vdot(state.volume, gauge(demonstrators.log_precision))
             return prior.penalty(weights, demonstrators) + volume
 
-        def objective(size):
+        def objective(size: Array):
             weights, demonstrators = moved(size)
             loss = negative_log_likelihood(self.planner, mdp, counts, demonstrators.perceived(weights))
             return loss + penalty(weights, demonstrators)
@@ -152,7 +155,7 @@ class Irleed(eqx.Module):
         return new, Info(jnp.sum(losses), to_gain, size)
 
     def judge(self, key: Key, state: State, mdp: FiniteMDP, statistics: Statistics) -> Judgement:
-        """What the estimate says of the demonstrators, with what it does not know."""
+        """The estimates for the demonstrators, with their uncertainty."""
         losses, slope = self._likelihood(state, mdp, statistics.action_counts)
         point = self._point(state, mdp, statistics.action_counts)
         unknown = self.curvature.uncertainty(key, point, slope, self.prior.log_precision)
@@ -168,15 +171,15 @@ class Irleed(eqx.Module):
     def _likelihood(
         self, state: State, mdp: FiniteMDP, counts: Float[Array, "D S A"]
     ) -> tuple[Float[Array, " D"], Float[Array, "D F"]]:
-        """Every demonstrator's negative log-likelihood, and its gradient in what they pursue."""
+        r"""Every demonstrator's negative log-likelihood, and its gradient in $u_i$."""
 
-        def one(u, count):
+        def one(u: Array, count: Array):
             return negative_log_likelihood(self.planner, mdp, count[None], u[None])
 
         return jax.vmap(jax.value_and_grad(one))(state.demonstrators.perceived(state.weights), counts)
 
     def _gradient(self, state: State, slope: Float[Array, "D F"]) -> Vector:
-        """Of the objective, evidence included, in weights, biases and log precisions."""
+        """The gradient of the objective with the evidence, in weights, biases and log precisions."""
         demonstrators = state.demonstrators
         precision, perceived = demonstrators.precision, demonstrators.perceived(state.weights)
         bias = precision[:, None] * slope + state.bias_prior.inverse * demonstrators.bias
@@ -217,7 +220,7 @@ class Irleed(eqx.Module):
         bias_prior = state.bias_prior.learn(demonstrators.bias, gain.bias_determined)
         if not self.learn_bias:
             bias_prior = state.bias_prior
-        # Demonstrators share more than a little: where biases drown the weights, these do not vanish altogether.
+        # Where biases dominate, the shared weights must not vanish altogether.
         weight_prior = weight_prior.limited(SMALLEST_SHARE * bias_prior.inverse)
         learnt = weight_prior, bias_prior, gain.parameters, gain.parameters_slope
         before = state.weight_prior, state.bias_prior, state.volume, state.volume_slope
@@ -227,9 +230,9 @@ class Irleed(eqx.Module):
 def negative_log_likelihood(
     planner: AbstractPlanner, mdp: FiniteMDP, counts: Float[Array, "D S A"], perceived: Float[Array, "D F"]
 ) -> Float[Array, ""]:
-    r"""$-\sum_i \sum_{s,a} n_i(s,a) \log \pi_i(a|s)$: the paper's Eq. (7), but for what no estimate changes."""
+    r"""$-\sum_i \sum_{s,a} n_i(s,a) \log \pi_i(a|s)$: the paper's Eq. (7), without constant terms."""
 
-    def one(u, count):
+    def one(u: Array, count: Array):
         return -jnp.sum(count * boltzmann(planner.q_values(mdp, mdp.rewards(u))))
 
     return jnp.sum(jax.vmap(one)(perceived, counts))
@@ -240,11 +243,11 @@ def _cut(turn: Float[Array, " D"]) -> Float[Array, ""]:
 
 
 def _backtrack(
-    objective, here: Float[Array, ""], promised: Float[Array, ""], start: Float[Array, ""]
+    objective: Callable[[Array], Array], here: Float[Array, ""], promised: Float[Array, ""], start: Float[Array, ""]
 ) -> Float[Array, ""]:
-    """Halve the step until the objective falls from where it is by a part of what the slope promises."""
+    """Backtracking line search: halve the step until the objective decreases sufficiently (Armijo)."""
 
-    def too_long(size):
+    def too_long(size: Array):
         return ~(objective(size) <= here + 1e-4 * size * promised) & (size > 1e-4)
 
     return jax.lax.while_loop(too_long, lambda size: size / 2, start)

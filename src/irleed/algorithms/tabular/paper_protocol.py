@@ -1,6 +1,7 @@
 """The paper's gridworld protocol, step by step; with known dynamics or with soft Q-learning on samples."""
 
 import abc
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -17,7 +18,7 @@ START_WEIGHT = 0.1
 
 
 class AbstractInference(eqx.Module):
-    """How the policy that pursues a reward is found."""
+    """How the policy for a reward is computed."""
 
     @abc.abstractmethod
     def q_values(self, key: Key, mdp: FiniteMDP, reward: Reward, start: Float[Array, "S A"]) -> Float[Array, "S A"]:
@@ -25,12 +26,12 @@ class AbstractInference(eqx.Module):
 
 
 class Planned(AbstractInference):
-    """The dynamics are known: plan.
+    """Planning with known dynamics.
 
     **Fields:**
 
-    - `planner`: how.
-    - `endless`: as if no state absorbed, as the released program does.
+    - `planner`: the planner.
+    - `endless`: plan as if no state were terminal, as the released program does.
     """
 
     planner: AbstractPlanner = Averaged()
@@ -60,8 +61,8 @@ def gradients(
     r"""The paper's Lemma: all gradients from $\hat f_i - f_{\pi_i}$, empirical minus expected features.
 
     $\nabla_\theta = \sum_i \beta_i (\hat f_i - f_{\pi_i})$, $\nabla_{\epsilon_i} = \beta_i (\hat f_i - f_{\pi_i})$ and
-    $\partial_{\beta_i} = (\theta + \epsilon_i)^\top (\hat f_i - f_{\pi_i})$. With `share`, demonstrators count by it in
-    the first.
+    $\partial_{\beta_i} = (\theta + \epsilon_i)^\top (\hat f_i - f_{\pi_i})$. `share` is the weight of each demonstrator
+    in the first.
     """
     difference = empirical - expected
     along = precision[:, None] * difference
@@ -73,21 +74,21 @@ def gradients(
 
 
 class State(eqx.Module):
-    """The estimate after some steps."""
+    """The estimate after some steps of the protocol."""
 
     weights: Float[Array, " F"]
     precision: Float[Array, " D"]
     bias: Float[Array, "D F"]
     irl_weights: Float[Array, " F"]  # those at the end of the first round: plain IRL
     values: Float[Array, "D S A"]  # the inferred Q of every demonstrator, where inference may start from
-    settled: Bool[Array, ""]  # the weights have; the next step is one in precision and bias
+    settled: Bool[Array, ""]  # the weights have converged; the next step is one in precision and bias
     inner: Int[Array, ""]  # steps of this round
     outer: Int[Array, ""]  # rounds done
     step: Int[Array, ""]  # steps in all
 
 
 class Info(eqx.Module):
-    """What one step looked like."""
+    """Metrics of one step."""
 
     feature_error: Float[Array, ""]  # largest entry of the weights' gradient
     moved: Float[Array, ""]  # largest change of a weight
@@ -123,7 +124,7 @@ class Published(eqx.Module):
 
     @property
     def max_steps(self) -> int:
-        """The most updates there can be."""
+        """The largest possible number of updates."""
         return self.outer_rounds * (self.inner_steps + 1)
 
     def init(self, mdp: FiniteMDP, statistics: Statistics) -> State:
@@ -147,16 +148,16 @@ class Published(eqx.Module):
         return state.outer >= self.outer_rounds
 
     def converged(self, state: State) -> Bool[Array, ""]:
-        """The protocol has run its course; it asks for no more."""
+        """The protocol is done; it has no other criterion."""
         return self.finished(state)
 
     def update(self, key: Key, state: State, mdp: FiniteMDP, statistics: Statistics) -> tuple[State, Info]:
-        """One gradient from fresh episodes: spent on the weights or, when these have settled, on precision and bias."""
+        """A gradient step from fresh episodes, in the weights or, once these have converged, in precision and bias."""
         values, expected = self._expect(key, state, mdp, statistics)
         share = statistics.episodes / jnp.sum(statistics.episodes)
         slope = gradients(state.weights, state.precision, state.bias, statistics.features, expected, share)
 
-        def rate(rate, taken, now):
+        def rate(rate: Scalar, taken: Array, now: Array):
             return jnp.where(now, rate / (1 + taken.astype(float)), 0.0)
 
         weights_rate = rate(self.weights_rate, state.inner, ~state.settled)
@@ -179,7 +180,7 @@ class Published(eqx.Module):
         return new, Info(feature_error=jnp.max(jnp.abs(slope.weights)), moved=moved)
 
     def judge(self, key: Key, state: State, mdp: FiniteMDP, statistics: Statistics) -> Judgement:
-        """What the protocol says of the demonstrators: point estimates, in the gauge of the other estimators."""
+        """The protocol's point estimates for the demonstrators, in the gauge of the other estimators."""
         del key, mdp
         counts = statistics.action_counts
         return Judgement(
@@ -197,7 +198,7 @@ class Published(eqx.Module):
         """Every demonstrator's values and expected features; episodes start where the demonstrators' did."""
         walked = eqx.tree_at(lambda mdp: mdp.initial, mdp, statistics.initial)
 
-        def one(own_key, u, start):
+        def one(own_key: Key, u: Array, start: Array):
             inference_key, episode_key = jax.random.split(own_key)
             values = self.inference.q_values(inference_key, mdp, mdp.rewards(u), start)
             policy = jax.nn.softmax(values)
@@ -210,15 +211,15 @@ class Published(eqx.Module):
 class SoftQLearning(AbstractInference):
     r"""Learn the values of the `Soft` planner, $Q = r + \gamma E[\log \sum_a \exp Q']$, from transitions alone.
 
-    Walkers act by the current Boltzmann policy mixed with the uniform one; only `mdp.reset` and `mdp.step` are asked
-    what happens. A value that has seen n samples moves by $1 / (1 + (1 - \gamma) n)$ of its difference to the next: a
+    Walkers act by the current Boltzmann policy mixed with the uniform one, and only sample from `mdp.reset` and
+    `mdp.step`. A value that has seen n samples moves by $1 / (1 + (1 - \gamma) n)$ of its difference to the next: a
     plain mean, $1 / (1 + n)$, would forget its first, wrong targets far too slowly.
 
     **Fields:**
 
-    - `walkers`: walkers in parallel.
+    - `walkers`: number of walkers in parallel.
     - `steps`: steps of each walker.
-    - `exploration`: the uniform policy's part of the mixture.
+    - `exploration`: weight of the uniform policy in the mixture.
     - `restart`: probability, at every step, of starting an episode afresh.
     """
 
@@ -235,7 +236,7 @@ class SoftQLearning(AbstractInference):
         final = jnp.asarray(reward) if reward.ndim == 1 else jnp.zeros(mdp.states)
         final = final + jnp.log(float(mdp.actions)) / (1 - mdp.discount)
 
-        def step(carry, step_key):
+        def step(carry: Any, step_key: Key):
             q, seen, state = carry
             action_key, move_key, restart_key, reset_key = jax.random.split(step_key, 4)
             action = self._act(action_key, q[state])

@@ -1,4 +1,4 @@
-r"""The posterior of a tabular fit: its curvature, learnt widths of the priors, credible intervals of the precisions.
+r"""The posterior of a tabular fit: Laplace approximation, widths of the priors, credible intervals of precisions.
 
 Newton steps, effective parameters and intervals all come from the same small inverses. Write
 $u_i = \beta_i(\theta + \epsilon_i)$, $g_i$ and $H_i$ for the gradient and Hessian of demonstrator $i$'s negative
@@ -8,21 +8,23 @@ $\log\beta_i$, a scalar each, leaves one system in $\theta$; the gauge $\sum_i \
 step.
 """
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 
 from irleed._typing import Array, Float, Key, Scalar
-from irleed.algorithms.tabular.linear import eigenvalues_and_vectors, inverse
+from irleed.algorithms.tabular.planning import eigenvalues_and_vectors, inverse
 
 
 class Laplace(eqx.Module):
     """The factorised Hessian at a point. Held-fixed biases have ``spread = 0``, held-fixed precisions ``give = 0``."""
 
-    spread: Float[Array, "D F F"]  # X: covariance of a bias, all else given
-    response: Float[Array, "D F F"]  # W = X beta^2 H: how a bias yields to the weights
-    tilt: Float[Array, "D F"]  # v = X c: how a bias yields to its precision
-    lever: Float[Array, "D F"]  # s: coupling of weights and log precision, biases eliminated
+    spread: Float[Array, "D F F"]  # X: covariance of a bias given all other parameters
+    response: Float[Array, "D F F"]  # W = X beta^2 H: response of a bias to the weights
+    tilt: Float[Array, "D F"]  # v = X c: response of a bias to its precision
+    lever: Float[Array, "D F"]  # s: coupling of weights and log precision after eliminating biases
     give: Float[Array, " D"]  # 1 / k: variance of a log precision, weights given and biases eliminated
     weights_covariance: Float[Array, "F F"]
 
@@ -53,7 +55,7 @@ class Laplace(eqx.Module):
         direction = bias / jnp.where(norm > 0, norm, 1.0)
         zero_weights, zero_turn = jnp.zeros(bias.shape[1]), jnp.zeros(len(bias))
 
-        def along(i):
+        def along(i: Any):
             only = jnp.zeros_like(bias).at[i].set(direction[i])
             return jnp.vdot(direction[i], self.gauged_solve(zero_weights, only, zero_turn)[1][i])
 
@@ -61,7 +63,7 @@ class Laplace(eqx.Module):
 
 
 class Evidence(eqx.Module):
-    r"""What integrating $\theta$ and $\epsilon$ out, at fixed precisions, contributes.
+    r"""The terms from integrating $\theta$ and $\epsilon$ out at fixed precisions.
 
     `parameters` is $\gamma_i = \mathrm{tr}(\beta_i^2 H_i\, \mathrm{Cov}(\theta + \epsilon_i))$, how many parameters
     demonstrator $i$'s data determine. It is the derivative of half the log determinant of the Hessian with respect
@@ -70,9 +72,9 @@ class Evidence(eqx.Module):
 
     parameters: Float[Array, " D"]
     parameters_slope: Float[Array, " D"]
-    bias_determined: Float[Array, ""]  # how many of the biases' entries the data determine, rather than the prior
-    weights_determined: Float[Array, ""]  # and how many of the weights
-    information: Float[Array, " D"]  # each demonstrator's share in what is known about the weights
+    bias_determined: Float[Array, ""]  # the number of bias entries that the data, not the prior, determine
+    weights_determined: Float[Array, ""]  # and of weights
+    information: Float[Array, " D"]  # each demonstrator's share of the information about the weights
 
 
 def factorise(
@@ -93,7 +95,7 @@ def factorise(
     cross = precision[:, None] * by_turn
     spread = jax.vmap(inverse)(scaled + bias_prior * identity[None]) if learn_bias else jnp.zeros_like(scaled)
     response = spread @ scaled
-    kept = scaled - scaled @ response  # what the weights feel of a demonstrator whose bias gives way
+    kept = scaled - scaled @ response  # information about the weights after eliminating the bias
     corner = weight_prior * identity + jnp.sum(kept, 0)
     tilt = jnp.einsum("dfg,dg->df", spread, cross)
     lever = cross - jnp.einsum("dfg,dg->df", scaled, tilt)
@@ -104,10 +106,17 @@ def factorise(
     return found, _evidence(spread, response, kept, inverse(corner), weight_prior, bias_prior)
 
 
-def _evidence(spread, response, kept, weights_covariance, weight_prior, bias_prior) -> Evidence:
+def _evidence(
+    spread: Array,
+    response: Array,
+    kept: Array,
+    weights_covariance: Array,
+    weight_prior: Scalar,
+    bias_prior: Scalar,
+) -> Evidence:
     identity = jnp.eye(response.shape[-1])
     own = jnp.einsum("dff->d", response)
-    remainder = identity[None] - response  # how theta + eps_i follows theta
+    remainder = identity[None] - response  # response of theta + eps_i to theta
     shares = jnp.sum(kept * weights_covariance[None], (1, 2))
     bias_variance = jnp.einsum("dff->", spread) + jnp.sum((response @ weights_covariance) * response)
     return Evidence(
@@ -119,24 +128,24 @@ def _evidence(spread, response, kept, weights_covariance, weight_prior, bias_pri
     )
 
 
-# A width is learnt as if this many more parameters had been seen, of the smallest variance allowed.
+# Pseudo-observations of the smallest allowed variance, which keep a width finite.
 PRIOR_PARAMETERS = 1.0
 LARGEST_INVERSE = 1e4
-# A step on the log scale is this long at most.
+# Largest step on the log scale.
 LONGEST_STEP = 1.5
-# MacKay's iteration creeps; this much longer steps still do not swing.
+# Over-relaxation of MacKay's iteration, which converges slowly; this factor does not oscillate.
 LENGTHENED = 1.5
 
 
 class Width(eqx.Module):
-    """An inverse variance on its way to MacKay's fixed point, on a log scale."""
+    """An inverse variance under MacKay's fixed-point iteration, on a log scale."""
 
     inverse: Float[Array, ""]
     step: Float[Array, ""]  # the last one
 
     @classmethod
     def starting(cls, inverse: Scalar) -> "Width":
-        """Not yet learnt."""
+        """The initial value."""
         return cls(jnp.asarray(inverse, float), jnp.asarray(jnp.inf, float))
 
     def learn(self, values: Float[Array, "..."], determined: Float[Array, ""]) -> "Width":
@@ -146,29 +155,29 @@ class Width(eqx.Module):
         return Width(self.inverse * jnp.exp(step), step)
 
     def limited(self, largest: Float[Array, ""]) -> "Width":
-        """The same, or the largest inverse variance there may be, and the step to that."""
+        """The same with the inverse variance clipped to `largest`."""
         inverse = jnp.minimum(self.inverse, largest)
         return Width(inverse, self.step + jnp.log(inverse / self.inverse))
 
     def to_gain(self, determined: Float[Array, ""]) -> Float[Array, ""]:
-        """Log evidence that the last step gained, to second order."""
+        """The gain in log evidence of the last step, to second order."""
         return 0.5 * determined * self.step**2
 
 
-# The grid of log precision around the estimate, and the number of draws.
+# The grid of log precision around the estimate, and the number of samples.
 GRID_BELOW, GRID_ABOVE, GRID_POINTS = 8.0, 4.0, 193
 DRAWS = 512
 
 
 class Judgement(eqx.Module):
-    """What is known about D demonstrators once the estimate has converged."""
+    """The estimates for D demonstrators after convergence."""
 
-    log_precision_draws: Float[Array, "M D"]  # posterior draws, in the gauge; a single one where there is no interval
+    log_precision_draws: Float[Array, "M D"]  # posterior samples, in the gauge; a single one where there is no interval
     bias: Float[Array, "D F"]
     bias_norm: Float[Array, " D"]
     bias_norm_deviation: Float[Array, " D"]  # posterior standard deviation
     log_likelihood: Float[Array, " D"]  # of each demonstrator's actions under their own policy
-    information: Float[Array, " D"]  # share in what is known about the weights
+    information: Float[Array, " D"]  # share of the information about the weights
 
 
 def precision_draws(
@@ -179,21 +188,21 @@ def precision_draws(
     curvature: Float[Array, "D F"],
     precision_prior: Scalar,
 ) -> Float[Array, "M D"]:
-    r"""Draws of the log precisions, in the gauge; each demonstrator's are spread evenly over their posterior.
+    r"""Posterior samples of the log precisions, in the gauge; stratified for each demonstrator.
 
     In the coordinates of `diagonalise`, `mean` is $\theta$, `curvature` the diagonal of $H$, and `natural` the
     likelihood's mean times its curvature, $b = H u - g$.
     """
     offset = jnp.linspace(-GRID_BELOW, GRID_ABOVE, GRID_POINTS)
 
-    def log_density(at, mean, natural, curvature):
+    def log_density(at: Array, mean: Array, natural: Array, curvature: Array):
         beta = jnp.exp(at)
         shrink = 1 + beta**2 * curvature
         # The integral over u of the Gaussian likelihood times N(u; beta theta, beta^2), coordinate by coordinate.
         misfit = curvature * (beta * mean) ** 2 - 2 * natural * beta * mean - beta**2 * natural**2
         return -0.5 * jnp.sum(misfit / shrink + jnp.log(shrink)) - 0.5 * precision_prior * at**2
 
-    def one(key, at, *rest):
+    def one(key: Key, at: Array, *rest: Array):
         grid = at + offset
         density = jax.lax.map(lambda point: log_density(point, *rest), grid)
         cumulative = jnp.cumsum(jnp.exp(density - jnp.max(density)))
@@ -221,7 +230,7 @@ def diagonalise(
     root = jnp.sqrt(jnp.maximum(value, 1e-300))
     widen, narrow = (vector * root[None]) @ vector.T, (vector / root[None]) @ vector.T
 
-    def one(u, slope, curvature):
+    def one(u: Array, slope: Array, curvature: Array):
         value, vector = eigenvalues_and_vectors(widen @ curvature @ widen)
         return (narrow @ weights) @ vector, (widen @ (curvature @ u - slope)) @ vector, jnp.maximum(value, 0.0)
 

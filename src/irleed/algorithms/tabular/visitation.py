@@ -1,10 +1,10 @@
-"""What policies and demonstrators visit: exactly, by sampled episodes, and counted from a data set.
+"""State and action visits of policies and demonstrators: exact, by sampled episodes, and counted from data.
 
 An episode visits its T + 1 states, the last one included, and takes T actions. A terminal state is visited once, on
-arrival, and nobody acts there.
+arrival, and no action is taken there.
 """
 
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import equinox as eqx
 import jax
@@ -13,8 +13,7 @@ import numpy as np
 
 from irleed._compute import in_double_precision
 from irleed._typing import Array, Bool, Float, Int, Key, Scalar
-from irleed.algorithms.tabular.linear import discounted_visits, moving, push_forward
-from irleed.algorithms.tabular.planning import UNROLLED_ACTIONS
+from irleed.algorithms.tabular.planning import UNROLLED_ACTIONS, discounted_visits, moving, push_forward
 from irleed.data.demonstrations import Demonstrations
 from irleed.envs.mdp import FiniteMDP
 from irleed.errors import ConfigError, SpaceError
@@ -27,16 +26,16 @@ class Rollout(eqx.Module):
     """One episode, padded to the horizon: once in a terminal state it stays there, no longer alive."""
 
     states: Int[Array, " R"]  # R = T + 1: the last one is where the last action led
-    actions: Int[Array, " T"]  # of no meaning where not alive
-    alive: Bool[Array, " T"]  # the episode was still going on when the action was taken
+    actions: Int[Array, " T"]  # undefined where not alive
+    alive: Bool[Array, " T"]  # the episode had not terminated when the action was taken
 
 
 class Statistics(eqx.Module):
-    """All that tabular methods need to know of a data set."""
+    """The sufficient statistics of a data set for tabular methods."""
 
     action_counts: Float[Array, "D S A"]
     features: Float[Array, "D F"]  # mean of an episode's undiscounted sum, the last state included
-    episodes: Float[Array, " D"]  # how many each demonstrator gave
+    episodes: Float[Array, " D"]  # of each demonstrator
     initial: Float[Array, " S"]  # where episodes start: the mean over demonstrators of each one's own distribution
 
 
@@ -44,9 +43,9 @@ def rollout(key: Key, mdp: FiniteMDP, policy: Policy, horizon: int) -> Rollout:
     """Sample one episode of at most `horizon` steps. `vmap` over keys for many."""
     start_key, action_key, step_key = jax.random.split(key, 3)
     cumulative = jnp.cumsum(policy, -1)
-    cumulative = cumulative / cumulative[:, -1:]  # an action of probability zero is never reached by rounding
+    cumulative = cumulative / cumulative[:, -1:]  # rounding never selects an action of probability zero
 
-    def step(state, draw):
+    def step(state: Any, draw: Any):
         uniform, successor_key = draw
         action = _pick(cumulative, state, uniform)
         return mdp.step(successor_key, state, action), (state, action, ~jnp.asarray(mdp.terminal)[state])
@@ -57,7 +56,7 @@ def rollout(key: Key, mdp: FiniteMDP, policy: Policy, horizon: int) -> Rollout:
 
 
 def _pick(cumulative: Float[Array, "S A"], state: Int[Array, ""], uniform: Float[Array, ""]) -> Int[Array, ""]:
-    """The action whose span of the cumulative probabilities `uniform` falls into."""
+    """Inverse transform sampling of an action."""
     actions = cumulative.shape[-1]
     if actions > UNROLLED_ACTIONS:
         return jnp.sum(cumulative[state, :-1] <= uniform, dtype=jnp.int32)
@@ -72,7 +71,7 @@ def expected_visits(mdp: FiniteMDP, policy: Policy, *, horizon: int | None = Non
         visits = jnp.asarray(discounted_visits(tolerance, mdp, policy, jnp.asarray(mdp.initial)))
         return visits, moving(mdp, visits)[:, None] * policy
 
-    def step(carry, _):
+    def step(carry: Any, _: None) -> Any:
         before, here = carry
         return (before + here, push_forward(mdp, moving(mdp, here)[:, None] * policy)), None
 
@@ -90,7 +89,7 @@ def expected_return(mdp: FiniteMDP, policy: Policy, horizon: int | None = None) 
     """Expected true return: discounted, or undiscounted over `horizon` steps.
 
     The discounted return is the value of the start, as planners see it: a state's reward belongs to being there. Over a
-    horizon it is what an episode's transitions add up to: a state's reward is paid on arrival, so not for the start.
+    horizon it is the sum over an episode's transitions: a state's reward is paid on arrival, so not for the start.
     """
     if mdp.reward is None:
         raise ConfigError(
@@ -195,17 +194,19 @@ def _place(data: Demonstrations, transition: int) -> tuple[int, int]:
 
 
 def _check_alive(data: Demonstrations, mdp: FiniteMDP, state: np.ndarray) -> None:
-    """Nobody acts in a terminal state."""
+    """No action is taken in a terminal state."""
     bad = np.flatnonzero(np.asarray(mdp.terminal)[state])
     if len(bad):
         got, remedy = f"an action in terminal state {state[bad[0]]}", "end the episode on arrival, or use another MDP"
         _refuse(data, *_place(data, int(bad[0])), "", got=got, expected="none", remedy=remedy)
 
 
-def _check_possible(data: Demonstrations, mdp: FiniteMDP, state, action, successor) -> None:
+def _check_possible(
+    data: Demonstrations, mdp: FiniteMDP, state: np.ndarray, action: np.ndarray, successor: np.ndarray
+) -> None:
     """Every transition has a probability above zero."""
 
-    def number(state, action, successor):
+    def number(state: Any, action: Any, successor: Any) -> Any:
         return (state.astype(np.int64) * mdp.actions + action) * mdp.states + successor
 
     known = number(*mdp.transitions()[:3])

@@ -1,11 +1,10 @@
 """Readers of other programs' files, one module each. What they share is here: options, files in folders, errors."""
 
 import dataclasses
-import importlib
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
@@ -14,8 +13,8 @@ from irleed._io.text import printable
 from irleed._typing import Shaped
 from irleed.data.demonstrations import Demonstrations
 from irleed.data.lazy import LazyRows, SideBySide
-from irleed.data.validation import listed
-from irleed.errors import ConfigError, DataError
+from irleed.data.validation import listed, refuse
+from irleed.errors import ConfigError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,20 +55,6 @@ class Format:
     recognises: Callable[[Path], bool]  # by content, fast, without raising
     read: Callable[[Path, ReadOptions], Demonstrations]  # ``episode`` in `ReadOptions` counts as ``data``
     scores: Callable[[Path, ReadOptions], str] | None = None  # a table of episodes' scores, where it is not of rewards
-
-
-def refuse(where: str | Path, got: object, expected: object, remedy: str) -> NoReturn:
-    """Raise a `DataError` about a file."""
-    raise DataError(printable(where), got=got, expected=expected, remedy=remedy)
-
-
-def library(name: str, extra: str) -> Any:
-    """An optional library, or an error that names the extra."""
-    try:
-        return importlib.import_module(name)
-    except ImportError:
-        remedy = f"pip install 'irleed[{extra}]'"
-        raise ConfigError(name, got="not installed", expected="the library", remedy=remedy) from None
 
 
 def joined(

@@ -19,8 +19,9 @@ import numpy as np
 from irleed._io.arrays import CORRUPT, Budget
 from irleed._io.text import one_line, printable
 from irleed._typing import Bool, Int, Shaped
-from irleed.data.formats import joined, library, refuse
+from irleed.data.formats import joined, refuse
 from irleed.data.validation import listed
+from irleed.errors import library
 
 
 @contextlib.contextmanager
@@ -70,7 +71,7 @@ def numbers(table: Any, name: str, path: Path) -> tuple[Shaped[np.ndarray, "R *v
         inner, shape = inner.flatten(), (int(width[0]),)
     if inner.null_count or not is_number(inner.type):
         got = "empty entries in lists" if inner.null_count else f"values of type {inner.type}"
-        refuse(place, got, "numbers", "mend the column, or choose others")
+        refuse(place, got, "numbers", "fix the column, or choose others")
     flat, empty = inner.to_numpy(zero_copy_only=False), array.is_null().to_numpy(zero_copy_only=False)
     if not empty.any():
         return flat.reshape(-1, *shape).copy(), empty

@@ -11,9 +11,10 @@ from irleed._io.arrays import CORRUPT
 from irleed._io.text import printable
 from irleed._typing import Array, Int
 from irleed.data.demonstrations import Demonstrations, Episode
-from irleed.data.formats import Format, ReadOptions, inside, library, refuse, regular
+from irleed.data.formats import Format, ReadOptions, inside, refuse, regular
 from irleed.data.lazy import LazyRows, Source
 from irleed.data.validation import listed
+from irleed.errors import library
 
 COLUMNS = ("frame", "reward", "score", "terminal", "action")
 WORDS = {"True": "1", "False": "0"}  # flags in some versions
@@ -130,7 +131,7 @@ def _rows(file: Path) -> tuple[Array, Array, Array, Array]:
         table = [[WORDS.get(cell, cell) for cell in line.split(",")] for line in body]
         odd = next((i for i, row in enumerate(table) if len(row) != len(names)), None)
         if odd is not None:
-            refuse(f"{printable(file)}, line {head + odd + 2}", f"{len(table[odd])} values", len(names), "mend it")
+            refuse(f"{printable(file)}, line {head + odd + 2}", f"{len(table[odd])} values", len(names), "fix it")
         values = np.array([[float(cell) for cell in row] for row in table])
     except CORRUPT as error:
         refuse(file, f"no table of numbers ({ascii(str(error))[:100]})", "such a table", "copy it again")
@@ -141,7 +142,7 @@ def _rows(file: Path) -> tuple[Array, Array, Array, Array]:
     if not sound.all():
         row = int(np.argmin(sound))
         expected = "frames one after the other, terminal 0 or 1, an action of 0 to 17"
-        refuse(f"{printable(file)}, line {head + row + 2}", ascii(body[row][:80]), expected, "mend it")
+        refuse(f"{printable(file)}, line {head + row + 2}", ascii(body[row][:80]), expected, "fix it")
     return frame.astype(np.int64), reward, terminal == 1, action.astype(np.int32)
 
 

@@ -21,11 +21,11 @@ from irleed._io.arrays import CORRUPT, Budget
 from irleed._io.text import one_line, printable
 from irleed._typing import Bool, Int, Shaped
 from irleed.data import lazy
-from irleed.data.formats import joined, library, refuse
+from irleed.data.formats import joined, refuse
 from irleed.data.formats.hdf5_values import Values, Visit
 from irleed.data.lazy import InFile, LazyRows, Source, runs
 from irleed.data.validation import listed, native
-from irleed.errors import ConfigError
+from irleed.errors import ConfigError, library
 
 DEEPEST = 32  # nested groups, and soft links to soft links
 LARGEST_ATTRIBUTE = 1 << 16  # bytes

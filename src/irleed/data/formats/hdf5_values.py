@@ -19,7 +19,8 @@ import numpy as np
 
 from irleed._io.arrays import ALWAYS, EXPANSION, Budget
 from irleed._io.text import printable
-from irleed.data.formats import library, refuse
+from irleed.data.formats import refuse
+from irleed.errors import library
 
 SHUFFLE, DEFLATE, FLETCHER32, LZF = 2, 1, 3, 32000
 KNOWN = ((), (SHUFFLE,), (DEFLATE,), (LZF,), (SHUFFLE, DEFLATE), (SHUFFLE, LZF))  # and a checksum before or after

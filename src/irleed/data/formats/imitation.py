@@ -13,11 +13,11 @@ from irleed._io.files import replacing
 from irleed._io.text import printable
 from irleed.data import lazy
 from irleed.data.demonstrations import Demonstrations, Episode
-from irleed.data.formats import Format, ReadOptions, library, read_json, refuse, regular
+from irleed.data.formats import Format, ReadOptions, read_json, refuse, regular
 from irleed.data.formats.arrow import read_table
 from irleed.data.lazy import InFile, LazyRows
 from irleed.data.validation import listed
-from irleed.errors import DataError
+from irleed.errors import DataError, library
 
 COLUMNS = ("obs", "acts", "terminal")  # required; infos, rews and others are optional
 OWNERS = ("demonstrator", "operator")  # default columns or entries of infos with the demonstrator

@@ -15,13 +15,13 @@ from irleed._io.files import beside
 from irleed._io.text import one_line, printable
 from irleed._typing import Float, Int
 from irleed.data.demonstrations import Demonstrations
-from irleed.data.formats import Format, ReadOptions, inside, library, read_json, refuse, regular
+from irleed.data.formats import Format, ReadOptions, inside, read_json, refuse, regular
 from irleed.data.formats.arrow import labelled, numbers, refuse_row
 from irleed.data.formats.media import MOST_PIXELS, Frames, Pictures
 from irleed.data.formats.tables import Files, RowGroups, from_table
 from irleed.data.lazy import LazyRows, SideBySide, Source
 from irleed.data.validation import listed, starts
-from irleed.errors import DataError
+from irleed.errors import DataError, library
 
 CAMERAS = ("image", "video")
 SLOWEST, FASTEST = 1e-6, 1e6  # frames a second
@@ -100,7 +100,7 @@ def _bytes(table: Any, first: int, name: str, path: Path) -> Any:
     """The bytes of the images of a row group; refused if any are missing."""
     column = library("pyarrow.compute", "formats").struct_field(table.column(name), "bytes")
     missing = column.is_null().to_numpy()
-    refuse_row(missing, path, f"no {name}", "an image in every row, in the table itself", "mend the folder", first)
+    refuse_row(missing, path, f"no {name}", "an image in every row, in the table itself", "fix the folder", first)
     return column
 
 
@@ -111,7 +111,7 @@ def _video(
     library("av", "video")
     fps = info.get("fps")
     if not isinstance(fps, int | float) or not SLOWEST <= fps <= FASTEST:
-        refuse(path / "meta" / "info.json", f"fps {printable(str(fps)[:100])}", "frames a second", "mend it")
+        refuse(path / "meta" / "info.json", f"fps {printable(str(fps)[:100])}", "frames a second", "fix it")
     code, labels = labelled(frames, "episode_index", path)
     start = starts(code)
     length = np.diff(start, append=len(code))

@@ -16,8 +16,9 @@ from PIL import Image
 from irleed._io.arrays import CORRUPT
 from irleed._io.text import one_line, printable
 from irleed._typing import Float, Int
-from irleed.data.formats import library, refuse
+from irleed.data.formats import refuse
 from irleed.data.lazy import Source
+from irleed.errors import library
 
 COUNTS = re.compile(rb"stsz|stz2|trun|elst|cmov")
 FIELD = {b"stsz": 12, b"stz2": 12, b"trun": 8, b"elst": 8}  # offset of the count in each box, from its name

@@ -19,12 +19,12 @@ from irleed._io.files import replacing, writing
 from irleed._io.text import one_line, printable
 from irleed._typing import Shaped
 from irleed.data.demonstrations import Demonstrations, Episode
-from irleed.data.formats import Format, ReadOptions, joined, library, read_json, refuse, regular
+from irleed.data.formats import Format, ReadOptions, joined, read_json, refuse, regular
 from irleed.data.formats import minari_episodes as stored
 from irleed.data.formats.minari_episodes import MARKS, NUMBERS, About, Space, StoredEpisode, about
 from irleed.data.lazy import LazyRows
 from irleed.data.validation import listed
-from irleed.errors import DataError, IrleedError
+from irleed.errors import DataError, IrleedError, library
 
 WHO = ("demonstrator", "operator", "annotator", "author")  # default keys of the demonstrator, in this order
 UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
@@ -150,9 +150,7 @@ def _actions(values: Shaped[np.ndarray, "..."], space: Space, where: str) -> Sha
         refuse(where, f"{values.dtype} of shape {values.shape}", "one whole number a step", "write them again")
     numbers = values.reshape(-1).astype(np.int64) - space.start
     if len(numbers) and not 0 <= numbers.min() <= numbers.max() < space.count:
-        refuse(
-            where, f"{numbers.min()} to {numbers.max()}", f"0 to {space.count - 1}, as in their space", "mend either"
-        )
+        refuse(where, f"{numbers.min()} to {numbers.max()}", f"0 to {space.count - 1}, as in their space", "fix either")
     return numbers
 
 

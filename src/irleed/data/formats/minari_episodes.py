@@ -17,12 +17,13 @@ import numpy as np
 from irleed._io.arrays import Budget
 from irleed._io.text import printable
 from irleed.data import lazy
-from irleed.data.formats import hdf5, library, read_json, refuse, regular
+from irleed.data.formats import hdf5, read_json, refuse, regular
 from irleed.data.formats.arrow import Opened, arrow_errors, numbers, read_table, refuse_row, size_of_footer
 from irleed.data.formats.hdf5 import Group
 from irleed.data.formats.media import Pictures
 from irleed.data.lazy import InMemory, LazyRows
 from irleed.data.validation import listed
+from irleed.errors import library
 
 MARKS = {"data_format", "total_episodes", "total_steps"}  # keys in the metadata of every Minari data set
 KINDS = ("hdf5", "arrow", "parquet")

@@ -17,12 +17,12 @@ from irleed._io.files import replacing
 from irleed._io.text import printable
 from irleed._typing import Int
 from irleed.data.demonstrations import Demonstrations, Episode
-from irleed.data.formats import Format, ReadOptions, hdf5, library, refuse
+from irleed.data.formats import Format, ReadOptions, hdf5, refuse
 from irleed.data.formats.hdf5 import Group
 from irleed.data.formats.hdf5_values import OBJECT, Values
 from irleed.data.lazy import LazyRows, concatenate, part
 from irleed.data.validation import listed
-from irleed.errors import ConfigError, DataError
+from irleed.errors import ConfigError, DataError, library
 
 DEMO = re.compile(r"demo_([0-9]+)")
 OPERATOR = re.compile(r"[A-Za-z]+_operator_[0-9]+")

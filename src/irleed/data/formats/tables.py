@@ -18,7 +18,7 @@ from irleed._io.text import printable
 from irleed._typing import Bool, Int, Shaped
 from irleed.data import lazy
 from irleed.data.demonstrations import Demonstrations, Episode
-from irleed.data.formats import Format, ReadOptions, library, refuse
+from irleed.data.formats import Format, ReadOptions, refuse
 from irleed.data.formats.arrow import (
     Opened,
     arrow_errors,
@@ -33,6 +33,7 @@ from irleed.data.formats.arrow import (
 )
 from irleed.data.lazy import LazyRows, Source, part
 from irleed.data.validation import listed, starts
+from irleed.errors import library
 
 KEPT = 1 << 26  # bytes of the latest row groups that each thread keeps in memory; at least one group
 
@@ -134,7 +135,7 @@ class Files:
                 schema = opened.schema
                 self._about.append(opened.parquet.metadata)
             if len(set(schema.names)) < len(schema.names):
-                refuse(file, f"columns {listed(schema.names)}", "every name once", "mend it")
+                refuse(file, f"columns {listed(schema.names)}", "every name once", "fix it")
             self._kinds.append({field.name: field.type for field in schema})
         self.kinds: dict[str, Any] = self._kinds[0]
         self.names = [name for name, kind in self.kinds.items() if is_flat(kind)]  # numbers, vectors and text
@@ -258,7 +259,7 @@ def read(path: Path, reading: ReadOptions) -> Demonstrations:
         columns = Files([path], path, budget) if parquet else _ReadWhole(_read_csv(path, reading, budget), path)
     names = columns.names
     if len(set(names)) < len(names) or "episode" not in names or not columns.rows:
-        refuse(path, f"{columns.rows} rows of {listed(names)}", "rows with an 'episode', every name once", "mend it")
+        refuse(path, f"{columns.rows} rows of {listed(names)}", "rows with an 'episode', every name once", "fix it")
     chosen = _chosen(names, reading, path)
     table = columns.read([name for name in names if name in chosen.others])
     return from_table(table, *columns.observations(chosen.obs), chosen.action, chosen.who, path, budget)
@@ -341,7 +342,7 @@ def _flags(table: Any, name: str, path: Path) -> Bool[np.ndarray, " R"]:
         return np.zeros(table.num_rows, bool)
     values, _ = numbers(table, name, path)
     if values.ndim > 1 or not np.all((values == 0) | (values == 1)):
-        refuse(f"{printable(path)}, column {name!r}", "other values", "true and false, or 0 and 1", "mend the column")
+        refuse(f"{printable(path)}, column {name!r}", "other values", "true and false, or 0 and 1", "fix the column")
     return values.astype(bool)
 
 

@@ -75,7 +75,7 @@ def _shape(where: str, shape, states: int) -> tuple[int, int] | None:
         return None
     if np.shape(shape) != (2,) or min(shape) < 1 or int(shape[0]) * int(shape[1]) != states:
         expected = f"rows and columns that make {states} cells"
-        raise DataError(where, got=np.asarray(shape).tolist(), expected=expected, remedy="mend it or leave it out")
+        raise DataError(where, got=np.asarray(shape).tolist(), expected=expected, remedy="fix it or leave it out")
     return int(shape[0]), int(shape[1])
 
 
@@ -186,7 +186,7 @@ def _check_grid(rows, columns, goals, slip, obstacles, walls) -> None:
         (ra, ca), (rb, cb) = (divmod(cell, columns) for cell in (min(pair), max(pair)))
         if len(pair) != 2 or not (0 <= min(pair) and max(pair) < cells) or abs(ra - rb) + abs(ca - cb) != 1:
             expected = "two neighbouring cells"
-            raise ConfigError("gridworld wall", got=sorted(pair), expected=expected, remedy="mend the pair")
+            raise ConfigError("gridworld wall", got=sorted(pair), expected=expected, remedy="fix the pair")
 
 
 FAMILIAR = ("FrozenLake", "CliffWalking", "Taxi")
@@ -276,7 +276,7 @@ def _terminal(
     arrived[successor[ended & passed[state]]] = True
     both = np.flatnonzero(arrived & passed)
     if len(both):
-        got = f"episodes that end there and others that start there or go on ({len(both)} such states)"
+        got = f"episodes that end there and others that start there or continue ({len(both)} such states)"
         expected, remedy = "states that are terminal or not", "give the ending a state of its own"
         raise SpaceError(f"environment {env_id}, state {both[0]}", got=got, expected=expected, remedy=remedy)
     terminal = np.zeros(len(initial), bool)
@@ -285,7 +285,7 @@ def _terminal(
 
 
 def _passed(start: np.ndarray, state: np.ndarray, successor: np.ndarray) -> np.ndarray:
-    """The states that an episode can reach and go on from."""
+    """The states that an episode can reach and continue from."""
     passed = start
     while True:
         grown = passed.copy()

@@ -1,13 +1,12 @@
 """Finite MDPs with sparse transition tables, and the checks of their inputs."""
 
-from typing import NoReturn
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from irleed._typing import Array, Bool, Float, Int, Key
+from irleed.data.validation import refuse
 from irleed.errors import DataError
 
 # Up to this many slots the sum over slots is written out, which XLA turns into one fast loop; beyond, it is scanned.
@@ -153,7 +152,7 @@ class FiniteMDP(eqx.Module):
         actions = int(action.max(initial=-1)) + 1 if actions is None else actions
         _check_transitions(state, action, successor, probability, states, actions, where)
         if not 0 < discount < 1:
-            _refuse(f"{where}, discount", discount, "a number in (0, 1)", "choose, say, 0.9")
+            refuse(f"{where}, discount", discount, "a number in (0, 1)", "choose, say, 0.9")
         keep = probability > 0
         row, column, value = _merge(
             state[keep] * actions + action[keep], successor[keep], probability[keep], states, actions, terminal
@@ -185,7 +184,7 @@ class FiniteMDP(eqx.Module):
         transitions = _numbers(transitions, "transitions", where)
         if transitions.ndim != 3 or transitions.shape[0] != transitions.shape[2]:
             remedy = "index it as P[state, action, successor]"
-            _refuse(f"{where}, transitions", f"shape {transitions.shape}", "[S, A, S]", remedy)
+            refuse(f"{where}, transitions", f"shape {transitions.shape}", "[S, A, S]", remedy)
         state, action, successor = np.nonzero(transitions != 0)  # NaN counts as nonzero, and is reported
         probability, actions = transitions[state, action, successor], transitions.shape[1]
         return cls.from_transitions(state, action, successor, probability, actions=actions, **rest)
@@ -259,7 +258,7 @@ def _mask(terminal, states: int, where: str) -> np.ndarray:
     if terminal.dtype == bool:
         if terminal.shape != (states,):
             remedy = "give one flag a state, or a list of states"
-            _refuse(f"{where}, terminal", f"shape {terminal.shape}", f"[{states}]", remedy)
+            refuse(f"{where}, terminal", f"shape {terminal.shape}", f"[{states}]", remedy)
         return terminal
     flags = np.zeros(states, bool)
     listed = _indices(terminal, "terminal", where)
@@ -275,7 +274,7 @@ def _indices(values, name: str, where: str) -> np.ndarray:
         return np.zeros(0, np.int64)
     if values.ndim != 1 or not np.issubdtype(values.dtype, np.integer):
         got, remedy = f"{values.dtype} of shape {values.shape}", "number states and actions from 0"
-        _refuse(f"{where}, {name}", got, "a list of whole numbers", remedy)
+        refuse(f"{where}, {name}", got, "a list of whole numbers", remedy)
     return values.astype(np.int64)
 
 
@@ -297,11 +296,11 @@ def _table(values, states: int, actions: int, name: str, where: str) -> np.ndarr
         extra = ", F" if name == "features" else ""
         expected = f"[{states}{extra}] or [{states}, {actions}{extra}]"
         remedy = "one row a state, or one a state and action"
-        _refuse(f"{where}, {name}", f"shape {values.shape}", expected, remedy)
+        refuse(f"{where}, {name}", f"shape {values.shape}", expected, remedy)
     bad = np.argwhere(~np.isfinite(values))
     if len(bad):
         at = tuple(int(i) for i in bad[0])
-        _refuse(f"{where}, {name}{list(at)}", values[at], "a finite number", "mend the table")
+        refuse(f"{where}, {name}{list(at)}", values[at], "a finite number", "fix the table")
     return values
 
 
@@ -309,7 +308,7 @@ def _check_range(values: np.ndarray, size: int, name: str, where: str) -> None:
     bad = np.flatnonzero((values < 0) | (values >= size))
     if len(bad):
         remedy = "number them from 0, or declare more"
-        _refuse(f"{where}, {name} in row {bad[0]}", values[bad[0]], f"0 to {size - 1}", remedy)
+        refuse(f"{where}, {name} in row {bad[0]}", values[bad[0]], f"0 to {size - 1}", remedy)
 
 
 def _check_transitions(state, action, successor, probability, states, actions, where) -> None:
@@ -318,18 +317,18 @@ def _check_transitions(state, action, successor, probability, states, actions, w
     if len(set(shapes)) != 1 or len(state) == 0:
         got = f"columns of shapes {', '.join(map(str, shapes))}"
         remedy = "give state, action, successor and probability of every transition"
-        _refuse(f"{where}, transitions", got, "four of the same length, not empty", remedy)
+        refuse(f"{where}, transitions", got, "four of the same length, not empty", remedy)
     _check_range(state, states, "state", where)
     _check_range(action, actions, "action", where)
     if states * actions > max(MOST_ROWS, ROWS_PER_TRANSITION * len(state)):  # before arrays of this size are made
         got, expected = f"{actions} for {states} states, and {len(state)} transitions", "successors for every action"
-        _refuse(f"{where}, actions", got, f"{expected} of every state", "number actions from 0, one after the other")
+        refuse(f"{where}, actions", got, f"{expected} of every state", "number actions from 0, one after the other")
     _check_range(successor, states, "successor", where)
     bad = np.flatnonzero(~((probability >= 0) & (probability <= 1 + ROW_SUM_TOLERANCE)))
     if len(bad):
         m = bad[0]
         place = f"{where}, P(s'={successor[m]} | s={state[m]}, a={action[m]})"
-        _refuse(place, probability[m], "a probability in [0, 1]", "mend this entry")
+        refuse(place, probability[m], "a probability in [0, 1]", "fix this entry")
 
 
 def _check_rows(row, value, states, actions, where) -> None:
@@ -339,15 +338,11 @@ def _check_rows(row, value, states, actions, where) -> None:
     if len(bad):
         s, a = divmod(int(bad[0]), actions)
         remedy = f"normalise this row ({len(bad)} such rows), or declare the state terminal"
-        _refuse(f"{where}, P(. | s={s}, a={a})", f"a sum of {total[bad[0]]:.6g}", "1", remedy)
+        refuse(f"{where}, P(. | s={s}, a={a})", f"a sum of {total[bad[0]]:.6g}", "1", remedy)
 
 
 def _check_distribution(values: np.ndarray, where: str) -> None:
     if values.ndim != 1 or not np.all(values >= 0) or not abs(values.sum() - 1) <= ROW_SUM_TOLERANCE:
         smallest = values.min() if values.size else 0.0
         got = f"shape {values.shape}, smallest {smallest:.6g}, sum {values.sum():.6g}"
-        _refuse(where, got, "probabilities that sum to 1", "normalise it")
-
-
-def _refuse(where: str, got: object, expected: str, remedy: str) -> NoReturn:
-    raise DataError(where, got=got, expected=expected, remedy=remedy)
+        refuse(where, got, "probabilities that sum to 1", "normalise it")

@@ -260,10 +260,10 @@ def play_data(
         keys, *level
     )
     people = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), people)
-    played = backend.play(play_key, people, critics.CriticDemonstrator.act, task.episodes)
-    played = jax.tree.map(lambda leaf: leaf.reshape(-1, DEMONSTRATORS, *leaf.shape[1:]), played)
+    trajectories = backend.play(play_key, people, critics.CriticDemonstrator.act, task.episodes)
+    trajectories = jax.tree.map(lambda leaf: leaf.reshape(-1, DEMONSTRATORS, *leaf.shape[1:]), trajectories)
     lanes = range(len(settings) * seeds)
-    own = [critics.to_demonstrations(jax.tree.map(lambda leaf, lane=lane: leaf[lane], played)) for lane in lanes]
+    own = [critics.to_demonstrations(jax.tree.map(lambda leaf, lane=lane: leaf[lane], trajectories)) for lane in lanes]
     truth = backend.returns(truth_key, people, critics.CriticDemonstrator.act, MANY_EPISODES).mean(1)
     return own, truth.reshape(-1, DEMONSTRATORS).astype(np.float32)
 
@@ -355,7 +355,7 @@ def _part(
     file, own = config.out / "parts" / f"{task.name}-{name}.npz", data.best if name in ORACLES else data.transitions
 
     def train(checkpointer: Checkpointer) -> dict[str, np.ndarray]:
-        # The same key for every method: what starts alike, starts alike.
+        # The same key for every method, so that equal networks are initialised equally.
         how = config.method(name), own, config.episodes, checkpointer, config.members_of(name)
         return vars(learn(key, backend, *how))
 

@@ -11,7 +11,7 @@ from scipy.stats import trim_mean
 from irleed._typing import Array, Float
 from irleed.algorithms import AbstractAgent
 from irleed.analysis.statistics import bootstrap_interval, paired_difference, rank_correlation
-from irleed.experiments import paper, results_table
+from irleed.experiments import published, results_table
 from irleed.experiments.control.protocol import METHODS, ORACLES, ControlConfig, Outcome
 from irleed.report import figures
 from irleed.runs.results import DEMONSTRATED, Results, Row, method_name
@@ -120,10 +120,10 @@ def _ranks(config: ControlConfig, outcome: Outcome, ours: str) -> dict[str, floa
     """Rank correlation of precision with true returns, where demonstrators differ in both."""
     found = {}
     for i, setting in enumerate(config.chosen(outcome.task)):
-        if setting.name == "HH":  # where all demonstrators are one
+        if setting.name == "HH":  # where all demonstrators are the same
             continue
         returns, found_in = outcome.returns[i], np.asarray(outcome.lanes[ours].log_precision[i])
-        differ = (np.ptp(returns, axis=-1) > 0) & (np.ptp(found_in, axis=-1) > 0)  # not so where a run diverged
+        differ = (np.ptp(returns, axis=-1) > 0) & (np.ptp(found_in, axis=-1) > 0)  # not where a run diverged
         ranks = rank_correlation(returns[differ], found_in[differ])
         if len(ranks):
             found[f"{ours}_precision_rank_correlation_{setting.name}"] = float(np.mean(ranks))
@@ -149,7 +149,7 @@ def _published() -> dict[str, dict[str, dict[str, float]]]:
     columns |= {"ileed": "ileed_offline", "irleed_online": "irleed_online", "iq_online": "iq_online"}
     columns |= {name: columns[name.replace("_failure", "")] for name in METHODS if "_failure" in name}
     found: dict[str, dict[str, dict[str, float]]] = {}
-    for row in paper.published("table1_control"):
+    for row in published("table1_control"):
         values = {ours: float(row[theirs]) for ours, theirs in columns.items()}
         found.setdefault(str(row["env"]), {})[f"{row['precision']}{row['accuracy']}"] = values
     return found

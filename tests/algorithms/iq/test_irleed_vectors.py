@@ -7,14 +7,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from loops import update
 
-from irleed.algorithms.base import init, train, update
+from irleed.algorithms.base import init, train
 from irleed.algorithms.baselines import BehaviourCloning, Ileed
 from irleed.algorithms.baselines.ileed import mixture_log_prob
 from irleed.algorithms.iq import IQ_LEARN, OfflineIrleed, SacIrleed
 from irleed.data.transitions import Inputs, Transitions
 from irleed.envs.step import Bounds
-from irleed.model import noise
+from irleed.model import mixed
 from irleed.model.actions import SquashedGaussian, Squashing
 from irleed.model.demonstrators import precision_weights
 
@@ -43,7 +44,7 @@ def data() -> Transitions:
         obs=obs,
         next_obs=generator.uniform(-1, 1, (ROWS, 2)).astype(np.float32),
         action=np.clip(action, -2, 2).astype(np.float32),
-        proceeds=(np.arange(ROWS) % 4 > 0).astype(np.float32),
+        continuation=(np.arange(ROWS) % 4 > 0).astype(np.float32),
         demonstrator=who,
         initial=obs[:5],
         size=np.asarray(ROWS, np.int32),
@@ -134,7 +135,7 @@ def test_terms_are_those_of_values_quadratic_in_the_action(data):
         value, after = soft_value(rows.obs[row]), soft_value(rows.next_obs[row])
         level, mean, std = level_mean_std(rows.obs[row])
         chosen = level - 0.5 * ((float(np.arctanh(rows.action[row, 0] / 2)) - mean) / std) ** 2
-        ahead = 0.99 * float(rows.proceeds[row]) * after
+        ahead = 0.99 * float(rows.continuation[row]) * after
         found = [float(leaf[row]) for leaf in (terms.log_likelihood, terms.reward, terms.value_step)]
         np.testing.assert_allclose(found, [chosen - value, chosen - ahead, value - ahead], rtol=1e-3, atol=1e-3)
     np.testing.assert_array_equal(bias, np.zeros((4, 1)))  # networks start at zero
@@ -168,7 +169,7 @@ def test_the_loss_is_that_of_iq_learn_weighted_by_precision_and_the_misfit(data)
     shift = jnp.zeros((50, 1), jnp.float32)  # heads at zero, as they start out
     found = float(algorithm.loss(parameters, batch))
     acting = parameters.actor.batch(batch.obs)
-    misfit = noise.misfit(acting, parameters.log_std, parameters.log_precision, batch, shift)
+    misfit = mixed.noise_loss(acting, parameters.log_std, parameters.log_precision, batch, shift)
     assert found == pytest.approx(float(shared + misfit), rel=1e-5)
 
 

@@ -4,12 +4,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from loops import on_device, on_host
 from probes import endless
 
 from irleed.algorithms.baselines.sqil import Sqil
 from irleed.algorithms.experts import SoftQExpert
-from irleed.algorithms.interaction import Lanes, on_device, on_host, round_keys
 from irleed.algorithms.iq import OfflineIrleed, OnlineIrleed
+from irleed.algorithms.training import Lanes, round_keys
 from irleed.data.transitions import Transitions, stack
 from irleed.envs.host import make_host
 from irleed.envs.jax import CartPole

@@ -1,45 +1,137 @@
-"""`irleed simulate` records demonstrators of known precision and bias; `irleed expert` trains what they act by."""
+"""Commands that read or make data: `irleed inspect` summarises a file, `irleed simulate` records demonstrators of known
+precision and bias, `irleed expert` trains what they act by."""
 
 import contextlib
 import dataclasses
+import json
 import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import tyro
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from irleed._io.arrays import EXPANSION
 from irleed._io.files import LOCK, locked, write_json, writing
 from irleed._io.text import name, say
 from irleed._typing import Key
 from irleed.algorithms import OfflineIrleed, SacIrleed
 from irleed.algorithms.experts import SacExpert, SoftQExpert
 from irleed.algorithms.training import Progress
-from irleed.data import Demonstrations, save
+from irleed.data import Demonstrations, ReadOptions, load, save, summarise
+from irleed.data.io import write_scores
 from irleed.errors import ConfigError
 from irleed.experiments import check_least
 from irleed.fit.door import PLANNERS, load_world
 from irleed.fit.options import DISCOUNT, PlannerName
 from irleed.fit.validation import refuse_ignored
 from irleed.model import Mlp
+from irleed.report import inspection as inspect_page
 from irleed.rollout import AbstractBackend, HostBackend, greedy_action, make_backend
 from irleed.runs.directory import prepare
 from irleed.runs.logging import progress_bar
 from irleed.simulation import critics, simulate
 
-FOR_MDPS = ("mdp", "discount", "horizon", "accuracy", "planner", "endless")
+HEIGHTS = {True: " ▁▂▃▄▅▆▇█", False: " .:-=+*#@"}  # by whether the terminal has Unicode
+HEADINGS = {
+    "name": "name", "episodes": "episodes", "transitions": "steps", "mean_length": "length", "mean_return": "return",
+    "min_return": "lowest", "max_return": "highest", "terminated": "ended", "truncated": "cut off",
+}  # fmt: skip
+MOST_ROWS = 24  # entries of a vector that have a line each
+
+
+@dataclass(frozen=True)
+class InspectCommand:
+    """Summarise a file of demonstrations, with warnings about unusual data."""
+
+    data: tyro.conf.Positional[Path]
+    """Demonstrations: a file or folder in any known format, see the documentation."""
+    reading: Annotated[ReadOptions, tyro.conf.arg(name="")]
+    json: bool = False
+    """Print JSON instead of tables."""
+    html: Path | None = None
+    """Write a page with plots to this file as well."""
+    scores: Path | None = None
+    """Write the scores of episodes to this CSV file as well, for `irleed validate` and `irleed experiment people`."""
+
+    def run(self, console: Console) -> None:
+        """Print the summary."""
+        summary = summarise(load(self.data, self.reading))
+        if self.html is not None:
+            inspect_page.write(summary, str(self.data), self.html)
+        if self.scores is not None:
+            write_scores(self.data, self.scores, self.reading)
+        if self.json:
+            print(json.dumps(summary, indent=1))
+            return
+        _show(summary, console)
+        for written in filter(None, (self.html, self.scores)):
+            say(console, f"wrote {written}")
+
+
+def _show(summary: Mapping[str, Any], console: Console) -> None:
+    """The same as text."""
+    say(console, f"{summary['transitions']} transitions in {summary['episodes']} episodes")
+    for part in ("observation", "action"):
+        keys = ("dtype", "shape", "min", "max", "histogram")
+        facts = ", ".join(f"{key} {summary[part][key]}" for key in keys if summary[part].get(key) is not None)
+        say(console, f"{part}: {facts}")
+    for key in ("length", "returns"):
+        if summary[key] is not None:
+            _show_spread(console, key, summary[key], f", mean {_cell(float(summary[key]['mean']))}")
+    for n, histogram in enumerate((summary["action"]["histograms"] or ())[:MOST_ROWS]):
+        ends = {"min": histogram["edges"][0], "max": histogram["edges"][-1], "histogram": histogram}
+        _show_spread(console, f"action {n}", ends, "")
+    console.print(_people(summary["demonstrators"]))
+    alike = summary["repeated"]
+    if alike["within"] or alike["between"]:
+        repeats = f"{alike['within']} of the same demonstrator, {alike['between']} of another"
+        say(console, f"episodes that repeat an earlier one: {repeats} (compared: {alike['compared']})")
+    for warning in summary["warnings"]:
+        say(console, f"note: {warning}")
+
+
+def _show_spread(console: Console, title: str, spread: Mapping[str, Any], also: str) -> None:
+    """Minimum and maximum, and between them a histogram in one line, in which every non-empty bin is visible."""
+    low, high = (_cell(spread[end]) for end in ("min", "max"))
+    heights, counts = HEIGHTS[console.encoding.lower().startswith("utf")], spread["histogram"]["counts"]
+    bars = "".join(heights[-(-count * (len(heights) - 1) // max(counts))] for count in counts)
+    say(console, f"{title}: {low} {bars} {high}{also}")
+
+
+def _people(rows: Sequence[Mapping[str, Any]]) -> Table:
+    """A row for each demonstrator, narrow enough for a terminal."""
+    shown = {key: heading for key, heading in HEADINGS.items() if rows[0][key] is not None}
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    for key, heading in shown.items():
+        table.add_column(heading, justify="left" if key == "name" else "right", overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(_cell(row[key])) for key in shown))
+    return table
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return ""
+    return f"{value:.2f}" if isinstance(value, float) else name(value)
+
+
+FOR_MDPS = ("mdp", "discount", "horizon", "accuracy", "planner", "endless", "expansion")
 FOR_CRITICS = ("precision", "bias_scale", "names", "workers")
 
 
 @dataclass(frozen=True)
 class SimulateCommand:
-    """Make demonstrations from demonstrators of known precision and accuracy.
+    """Simulate demonstrations of demonstrators with known precision and accuracy.
 
     In a finite MDP they plan; with --critic and --env they act by a trained critic, see `irleed expert`.
     """
@@ -71,11 +163,13 @@ class SimulateCommand:
     precision: tuple[float, ...] = ()
     """With a critic: the precision of each demonstrator, in place of --demonstrators and --max-precision."""
     bias_scale: tuple[float, ...] = (0.0,)
-    """With a critic: biases are fresh networks times this; one number for all, or one each."""
+    """With a critic: scale of random bias networks; one number for all, or one each."""
     names: tuple[str, ...] = ()
     """With a critic: names of the demonstrators."""
     workers: int = 0
     """With a critic: processes for the environment's lanes; 0: this one."""
+    expansion: float = EXPANSION
+    """In an MDP: how many times its own size its file may take in memory, as in `irleed fit`."""
     seed: int = 0
     """The random seed."""
 
@@ -89,7 +183,7 @@ class SimulateCommand:
 
     def _in_mdp(self) -> tuple[Demonstrations, dict[str, object]]:
         refuse_ignored((self,), FOR_CRITICS, "in an MDP")
-        mdp, _ = load_world(self.mdp, self.env, self.discount)
+        mdp, _ = load_world(self.mdp, self.env, self.discount, self.expansion)
         settings = ("demonstrators", "demonstrations", "horizon", "max_precision", "accuracy", "endless")
         given = {name: getattr(self, name) for name in settings}
         found, truth = simulate(self.seed, mdp, planner=PLANNERS[self.planner], **given)
@@ -112,12 +206,12 @@ class SimulateCommand:
             scale = np.broadcast_to(np.asarray(self.bias_scale, np.float32), people)
             precision = jnp.asarray(self.precision, jnp.float32) if self.precision else drawn.precision
             drawn = eqx.tree_at(lambda d: (d.precision, d.bias_scale), drawn, (precision, jnp.asarray(scale)))
-            played = backend.play(play_key, drawn, critics.CriticDemonstrator.act, self.demonstrations)
+            trajectories = backend.play(play_key, drawn, critics.CriticDemonstrator.act, self.demonstrations)
         finally:
             backend.close()
         known = [None if np.isinf(p) else float(p) for p in np.asarray(precision)]
-        truth = {"precision": known, "bias_scale": scale.tolist(), "returns": played.total.mean(1).tolist()}
-        found = critics.to_demonstrations(played)
+        truth = {"precision": known, "bias_scale": scale.tolist(), "returns": trajectories.total.mean(1).tolist()}
+        found = critics.to_demonstrations(trajectories)
         return dataclasses.replace(found, names=self.names or found.names), truth
 
     def _check(self, people: int) -> None:
@@ -183,7 +277,7 @@ class ExpertCommand:
     discount: float = 0.99
     """Discount of the reward."""
     narrow: float = 1.0
-    """How narrow policies of continuous actions are: minus the entropy of each action, in nats."""
+    """With continuous actions: minus the target entropy of each dimension of the action, in nats."""
     stages: int = 0
     """Number of stages of training whose policies are kept as well, beside the file; for continuous actions."""
     episodes: int = 100
@@ -228,7 +322,7 @@ class ExpertCommand:
 
     def _trained(self, backend: AbstractBackend, key: Key, progress: Progress) -> critics.Experts:
         if self.start is not None and not (isinstance(backend.actions, int) and self.imitate is None):
-            expected = "discrete actions, and nobody to imitate"
+            expected = "discrete actions, without --imitate"
             raise ConfigError("--start", got=str(self.start), expected=expected, remedy="leave it out")
         if isinstance(backend, HostBackend) and not isinstance(backend.actions, int):
             return self._policies(backend, key, progress)
@@ -249,9 +343,9 @@ class ExpertCommand:
             own = {"target_entropy": -self.narrow, "buffer_size": self.steps, "learning_starts": LEARNING_STARTS}
             data, agent = None, SacExpert(**self._settings("discount"), **own)
         else:
-            policy = critics.teacher(self.imitate)
+            policy = critics.load_teacher(self.imitate)
             critics.check_fit(policy, self.imitate, backend.observation_shape, backend.actions, self.env)
-            data = critics.shown_by(
+            data = critics.demonstrations_of(
                 backend, jax.random.fold_in(key, self.seeds), policy, self.demonstrations, self.seeds
             )
             agent = SacIrleed.iq(**self._settings("discount"), buffer_size=self.steps)
