@@ -10,7 +10,7 @@ from irleed.algorithms.iq import OfflineIrleed
 from irleed.data import Demonstrations, Episode
 from irleed.data.transitions import Transitions
 from irleed.fit.agreement import _log_probs
-from irleed.fit.consensus import consensus, settled, situations
+from irleed.fit.consensus import consensus, final_learner, situations
 from irleed.fit.crossfit import cross_fitted, held_out, resampled_rows
 
 pytestmark = pytest.mark.optax
@@ -55,14 +55,14 @@ def test_whoever_does_the_opposite_is_last_however_much_they_show(outsider):
     data, found = outsider
     assert np.argmin(found.posterior.skill) == 3 and found.posterior.skill[3] < 0.2
     assert np.argmin(found.posterior.precision(0.5)) == 3
-    assert found.say[3] < 0.05 * found.say.max()
+    assert found.weight[3] < 0.05 * found.weight.max()
     assert found.episode_skill[data.owner == 3].max() < found.episode_skill[data.owner == 0].min()
 
 
 def test_the_algorithm_that_is_settled_on_holds_the_judged_precisions(outsider):
     data, found = outsider
     rows = np.arange(data.transitions)
-    learner = settled(jax.random.key(1), found, Transitions.at(data, rows), SMALL, 2, 4)
+    learner = final_learner(jax.random.key(1), found, Transitions.at(data, rows), SMALL, 2, 4)
     assert learner.precision_learning_rate is None and 0 < learner.steps <= SMALL.steps and learner.anneal_lr
     np.testing.assert_allclose(learner.held_log_precision, np.log(found.posterior.precision(0.5)), rtol=1e-5)
 
@@ -87,7 +87,7 @@ def test_two_who_do_the_opposite_do_not_vouch_for_each_other():
     data = demonstrations([0.0, 0.2, 0.4, 0.5, 0.8, 0.0, 0.0], [False] * 5 + [True] * 2, [6] * 5 + [12] * 2)
     found = judged(data)
     assert set(np.argsort(found.posterior.skill)[:2]) == {5, 6}
-    assert found.say[5:].max() < 0.05 * found.say.max()
+    assert found.weight[5:].max() < 0.05 * found.weight.max()
 
 
 def test_random_demonstrators_come_last_and_amounts_of_data_make_no_difference():

@@ -195,7 +195,7 @@ def test_skill_comes_before_precision_where_it_is_estimated():
     plots = [label.partition(",")[0] for label in labels if "90 % interval" in label]
     assert plots == ["skill", "precision"] and "first b, a and out" in labels[0]
     assert "Most skilled: b (0.90); least: out (−0.30)" in shown.text
-    assert "share of the advantage over random actions" in shown.text
+    assert "what the others would do in the same state" in shown.text
     assert "ranked first" in comparison.section([run, run], 2, "c") and "Skill of each" in comparison.section(
         [run, run], 2, "c"
     )

@@ -1,8 +1,8 @@
 r"""`irleed.curate`: weights of episodes, for training other policies on the same data.
 
-Where skill is estimated, the weight of an episode is $\max(k_e, 0)^2$, where $k_e$ is the skill in it: 1 for actions as
-the other demonstrators' values recommend, 0 as good as random. Skill has no units, is relative to the best action in
-each situation, and is shrunk towards the demonstrator's where an episode is short.
+Where skill is estimated, the weight of an episode is $\max(k_e, 0)^2$, where $k_e$ is the skill in it: 1 for what the
+other demonstrators would do, 0 for actions that do not depend on the state. Skill has no units, and is shrunk towards
+the demonstrator's where an episode is short.
 
 Other fits have no skill: the weight of an episode of demonstrator $i$ is $\frac{\beta_i}{1 + b_i^2}\,e^{\ell -
 \bar\ell}$: precision times the fraction of the demonstrator's values that is not bias ($b_i$ is the size of the bias

@@ -114,7 +114,7 @@ def to_gauge(precision: list[float]) -> np.ndarray:
 def _expertise(expertise: Expertise, truth: dict[str, Any], returns: tuple[ReturnEstimate, ...]) -> Table:
     """IRLEED's estimates in the order of the ranking, and the true values."""
     caption = "90 % intervals; precision 1 is the average; true bias: its scale"
-    caption += "\nskill 1 is what the others would do, 0 as good as random" if expertise.skill is not None else ""
+    caption += "\nskill 1 is what the others would do, 0 random" if expertise.skill is not None else ""
     skill = expertise.skill_and_ends
     headings = ("demonstrator", "precision", "true\nprecision", "bias", "true\nbias", "mean\nreturn")
     if skill is not None:  # in 80 columns

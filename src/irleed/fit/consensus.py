@@ -30,15 +30,15 @@ from irleed.fit.crossfit import (
     REPEATS,
     held_out,
     resampled_rows,
-    taken,
+    take_rows,
     train_until_held_out,
 )
 from irleed.fit.practice import Practice, practice
 
 LEAST_STEPS = 5_000  # of the shared policy's training
 MOST_MEDIANS = 3.0  # transitions of one demonstrator in the shared policy, in those of the median one
-LEAST_SAY = 0.1  # skill of a demonstrator for their say, at least
-OPPOSITE_SAY = 0.01  # the same of one who surely does the opposite of the others
+LEAST_SKILL = 0.1  # that a demonstrator counts in the shared policy with, at least
+OPPOSITE_SKILL = 0.01  # the same of one who surely does the opposite of the others
 SITUATIONS, MOST_FEATURES = 32, 64  # groups of observations, by so many numbers
 MOST_SITUATED, MOST_NUMBERS = 10_000, 1 << 24  # observations that groups are found by, and numbers in memory
 
@@ -47,7 +47,7 @@ class Consensus(eqx.Module):
     """The others' judgement of D demonstrators and of their E episodes."""
 
     posterior: statistics.Posterior
-    say: Float[np.ndarray, " D"]  # the weight of each one's transitions in the shared policy
+    weight: Float[np.ndarray, " D"]  # of each one's transitions in the training of the shared policy
     episode_skill: Float[np.ndarray, " E"]
     held: Bool[np.ndarray, " N"]  # out, to stop the training
     realised: Float[np.ndarray, " N"]  # of each transition: how much better than usual its action is, by the others
@@ -87,18 +87,18 @@ def consensus(
     found = [statistics.evidence(each, shared, who, groups, count) for each in measured]
     agreed, practised = statistics.posterior(found), practice(data)
     together = agreed if practised is None else practised.beside(agreed)
-    say = _say(together) * _evened(who, count)
+    weight = _policy_weight(together) * _capped(who, count)
     parts, room = np.mean([(each.realised * shared, each.possible * shared) for each in measured], 0)
     of_episodes = _of_episodes(parts, room, episode, data, together.skill)
-    return Consensus(together, say, of_episodes, held, realised, possible, shared, practised)
+    return Consensus(together, weight, of_episodes, held, realised, possible, shared, practised)
 
 
-def _say(found: statistics.Posterior) -> Float[np.ndarray, " D"]:
-    least = np.where(found.skill + found.deviation < 0, OPPOSITE_SAY, LEAST_SAY)
+def _policy_weight(found: statistics.Posterior) -> Float[np.ndarray, " D"]:
+    least = np.where(found.skill + found.deviation < 0, OPPOSITE_SKILL, LEAST_SKILL)
     return np.maximum(found.skill - found.deviation, least) ** 2
 
 
-def _evened(who: Int[np.ndarray, " N"], count: int) -> Float[np.ndarray, " D"]:
+def _capped(who: Int[np.ndarray, " N"], count: int) -> Float[np.ndarray, " D"]:
     """A factor by which nobody counts for more than a few times as many transitions as the median demonstrator has."""
     number = np.bincount(who, minlength=count)
     return np.minimum(1.0, MOST_MEDIANS * np.median(number) / np.maximum(number, 1))
@@ -140,7 +140,7 @@ def _of_episodes(
     return np.clip(found, -1.0, 1.0)
 
 
-def settled(
+def final_learner(
     key: Key, judged: Consensus, seen: Transitions, algorithm: OfflineIrleed, actions: int, count: int
 ) -> OfflineIrleed:
     """The algorithm with precisions held as judged, for as many steps as episodes held out call for.
@@ -153,10 +153,10 @@ def settled(
     held = {"held_log_precision": log_precision, "precision_learning_rate": None, "anneal_lr": False}
     rows_key, *train_keys = jax.random.split(key, 3)
     learn_key, held_key = jax.random.split(rows_key)
-    weight = judged.say[np.asarray(seen.demonstrator)]
+    weight = judged.weight[np.asarray(seen.demonstrator)]
     learnt = resampled_rows(learn_key, weight * ~judged.held, MOST_ROWS)
     scored = resampled_rows(held_key, weight * judged.held, MOST_HELD)
-    given = [stack([taken(seen, rows)] * REPEATS) for rows in (learnt, scored)]
+    given = [stack([take_rows(seen, rows)] * REPEATS) for rows in (learnt, scored)]
     candidates = [
         dataclasses.replace(algorithm, **held, bias_learning_rate=rate)
         for rate in dict.fromkeys((None, algorithm.bias_learning_rate))

@@ -61,7 +61,7 @@ def resampled_rows(key: Key, weight: Float[np.ndarray, " N"], most: int) -> Int[
     return np.minimum(np.searchsorted(total, places, side="right"), len(weight) - 1)
 
 
-def taken(data: Transitions, rows: Int[np.ndarray, " R"]) -> Transitions:
+def take_rows(data: Transitions, rows: Int[np.ndarray, " R"]) -> Transitions:
     """These rows of the data."""
     columns = {name: np.asarray(getattr(data, name))[rows] for name in COLUMNS}
     return Transitions(**columns, initial=np.asarray(data.initial), size=np.asarray(len(rows), np.int32))
@@ -73,7 +73,7 @@ def parts(columns: Array) -> list[np.ndarray]:
     return [np.asarray(columns)[part] for part in every.reshape(-1, ROWS)]
 
 
-def of_one_length(rows: list[Int[np.ndarray, "..."]]) -> list[Int[np.ndarray, "..."]]:
+def to_equal_lengths(rows: list[Int[np.ndarray, "..."]]) -> list[Int[np.ndarray, "..."]]:
     """As many of each as the longest has, repeated evenly, so that no row only fills up a stack."""
     most = max(map(len, rows))
     return [own[np.arange(most) * len(own) // most] for own in rows]
@@ -134,7 +134,7 @@ def trained_on_rows(
     count: int,
 ) -> Stopped:
     """Train a run on each list of rows until the likelihood of the rows beside it has stopped rising."""
-    own, apart = (stack([taken(seen, rows) for rows in of_one_length(each)]) for each in (learnt, scored))
+    own, apart = (stack([take_rows(seen, rows) for rows in to_equal_lengths(each)]) for each in (learnt, scored))
     return train_until_held_out(learner, keys, own, apart, actions, count)
 
 

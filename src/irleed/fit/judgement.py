@@ -53,7 +53,7 @@ def by_the_others(found: Expertise, judged: Consensus) -> Expertise:
         precision_low=posterior.precision(tail),
         precision_high=posterior.precision(1 - tail),
         bias=np.nan_to_num(found.bias),  # 0 where biases did not make held-out actions more probable
-        weight=judged.say / judged.say.sum(),
+        weight=judged.weight / judged.weight.sum(),
         skill=posterior.skill,
         skill_low=low,
         skill_high=high,

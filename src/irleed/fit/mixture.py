@@ -42,7 +42,7 @@ from irleed.data.transitions import Transitions, are_choices, stack
 from irleed.envs.mdp import FiniteMDP
 from irleed.envs.step import Actions, Bounds
 from irleed.errors import ConfigError
-from irleed.fit.crossfit import ROWS, of_one_length, taken, train_until_held_out
+from irleed.fit.crossfit import ROWS, take_rows, to_equal_lengths, train_until_held_out
 from irleed.fit.episodes import AbstractEpisodes, Choices, Numbers, Tables
 from irleed.fit.validation import check, prepared
 from irleed.model.actions import Categorical
@@ -256,7 +256,7 @@ def _unseen(
     folds = int(fold.max()) + 1
     learnt = [np.flatnonzero((fold != number) | (folds == 1)) for number in range(folds)]
     own = [np.flatnonzero(fold == number) for number in range(folds)]
-    given = [stack([taken(seen, rows) for rows in of_one_length(each)]) for each in (learnt, own)]
+    given = [stack([take_rows(seen, rows) for rows in to_equal_lengths(each)]) for each in (learnt, own)]
     keys = jax.random.split(train_key, folds)
     if isinstance(actions, Bounds):  # the best step for the likelihood is too early where people disagree
         parameters = _trained(algorithm, keys, given[0], actions)

@@ -18,8 +18,8 @@ from irleed.data.transitions import Resamples, Transitions, are_choices, read_ah
 from irleed.envs.step import Actions, Bounds
 from irleed.errors import DivergedError
 from irleed.fit import vectors
-from irleed.fit.consensus import Consensus, consensus, settled, situations
-from irleed.fit.crossfit import resampled_rows, taken
+from irleed.fit.consensus import Consensus, consensus, final_learner, situations
+from irleed.fit.crossfit import resampled_rows, take_rows
 from irleed.fit.defaults import Algorithm, network_algorithm
 from irleed.fit.judgement import by_the_others, judge
 from irleed.fit.result import Fit, Origin
@@ -63,7 +63,7 @@ def fit_networks(
     over actions: what does not depend on the action changes no choice), and for continuous actions how far their mean
     is off, in spreads of the shared policy; `log_likelihood` the members' mean; `weight` the share in the sum of
     precision times transitions. Offline IRLEED with two demonstrators or more has skill and precision by policies
-    learnt from the others, and `weight` is each one's say, see `irleed.fit.consensus`.
+    learnt from the others, and `weight` is each one's share in the training of the policy, see `irleed.fit.consensus`.
 
     **Arguments:**
 
@@ -94,9 +94,9 @@ def fit_networks(
         judge_key, settle_key = jax.random.split(jax.random.fold_in(sample_key, 0))
         judged = consensus(judge_key, seen, data, rows, algorithm, actions)
         if isinstance(actions, int):
-            learner = settled(settle_key, judged, data, algorithm, actions, seen.demonstrators)
+            learner = final_learner(settle_key, judged, data, algorithm, actions, seen.demonstrators)
         else:
-            learner = vectors.settled(judged.posterior, algorithm)
+            learner = vectors.final_learner(judged.posterior, algorithm)
     keys, given = jax.random.split(train_key, members), (actions, seen.demonstrators, progress, checkpointer)
     losses: list[tuple[int, np.ndarray]] = []
     if isinstance(learner, AbstractOffline) and large:
@@ -104,12 +104,12 @@ def fit_networks(
         state, losses = train_from_disk(learner, keys, many, *given)
     elif judged is not None and isinstance(learner, AbstractOffline):
         often = [np.bincount(own, minlength=seen.episodes)[np.asarray(seen.episode)] for own in chosen]
-        say = judged.say[np.asarray(data.demonstrator)]
+        weight = judged.weight[np.asarray(data.demonstrator)]
         drawn = [
-            resampled_rows(jax.random.fold_in(sample_key, members + number), say * count, seen.transitions)
+            resampled_rows(jax.random.fold_in(sample_key, members + number), weight * count, seen.transitions)
             for number, count in enumerate(often)
         ]
-        state, losses = train_all(learner, keys, stack([taken(data, own) for own in drawn]), *given)
+        state, losses = train_all(learner, keys, stack([take_rows(data, own) for own in drawn]), *given)
     else:
         many = stack([data, *(Transitions.from_demonstrations(seen.take(own)) for own in chosen[1:])])
         if isinstance(learner, AbstractOffline):
@@ -130,7 +130,7 @@ def fit_networks(
     earned = () if backend is None else policy_returns(play_key, backend, policy, EPISODES)
     earned += () if backend is None else demonstrated(demonstrations)
     chance = at_chance(seen, expertise, actions)
-    practised = () if judged is None or judged.practice is None else (judged.practice.said,)
+    practised = () if judged is None or judged.practice is None else (judged.practice.note,)
     practised += (TWO,) if judged is not None and seen.demonstrators == 2 else ()
     return Fit(
         policy=policy,
@@ -165,10 +165,10 @@ def judged_by_others(algorithm: OfflineIrleed, demonstrators: int) -> bool:
 def _weighed(
     key: Key, chosen: list[Int[np.ndarray, " E"]], data: Demonstrations, judged: Consensus | None
 ) -> Int[np.ndarray, "P E"]:
-    """Episodes of each member, as often as their demonstrator's say calls for."""
+    """Episodes of each member, in proportion to their demonstrator's weight."""
     if judged is None:
         return np.stack(chosen)
-    often = [judged.say[data.owner] * np.bincount(own, minlength=data.episodes) for own in chosen]
+    often = [judged.weight[data.owner] * np.bincount(own, minlength=data.episodes) for own in chosen]
     drawn = [resampled_rows(jax.random.fold_in(key, number), own, data.episodes) for number, own in enumerate(often)]
     return np.stack([own[np.arange(data.episodes) * len(own) // data.episodes] for own in drawn])
 
@@ -237,7 +237,7 @@ def _update_all(algorithm, state, batch):
 
 
 def _sound(algorithm: Algorithm, state) -> tuple[Int[np.ndarray, " K"], tuple[str, ...]]:
-    """The members that ended with numbers, and what is to be said about the others."""
+    """The members with finite parameters, and a warning about the others."""
     finite = [np.isfinite(leaf).reshape(len(leaf), -1).all(1) for leaf in jax.tree.leaves(state.parameters)]
     step = np.where(np.asarray(state.diverged) >= 0, state.diverged, np.where(np.all(finite, 0), -1, state.step))
     lost, members = np.flatnonzero(step >= 0), len(step)
@@ -247,5 +247,5 @@ def _sound(algorithm: Algorithm, state) -> tuple[Int[np.ndarray, " K"], tuple[st
     said = f"{len(lost)} of {members} members diverged ({places}) with {' '.join(repr(algorithm).split())}"
     if len(lost) == members:
         remedy = "lower the rates, or look for extreme values in the data"
-        raise DivergedError("training", got=said, expected="losses that stay numbers", remedy=remedy)
+        raise DivergedError("training", got=said, expected="finite losses", remedy=remedy)
     return np.flatnonzero(step < 0), (f"{said}; they are left out of the policy and the intervals",)

@@ -38,8 +38,8 @@ POOLED_REPEATS = 4.0  # repetitions that the variance between everyone's repetit
 class Measured(eqx.Module):
     """Of N transitions, by a policy that has learnt from others alone."""
 
-    realised: Float[np.ndarray, " N"]  # how much better than a random action the one taken is by its values
-    possible: Float[np.ndarray, " N"]  # how much better the best one is
+    realised: Float[np.ndarray, " N"]  # what the action adds to its demonstrator's skill, by that policy
+    possible: Float[np.ndarray, " N"]  # what the best action would add
     curve: Float[np.ndarray, "N G"]  # log probability of the action at each log precision of the grid
 
 

@@ -45,8 +45,8 @@ class Practice(eqx.Module):
     high: float = eqx.field(static=True)
 
     @property
-    def said(self) -> str:
-        """What users should know about it."""
+    def note(self) -> str:
+        """A note for users."""
         return (
             "skill counts practice: what changes from people's early to their late recordings tells the order of"
             f" recordings of people who were left out (correlation {self.order:.2f} [{self.low:.2f}, {self.high:.2f}]);"
@@ -80,8 +80,8 @@ def practice(data: Demonstrations) -> Practice | None:
     parts = _parts(data, within=within)
     if len(np.unique(parts.who[parts.group >= 0])) < LEAST_PEOPLE:
         return None
-    found, by_chance = _told(parts)
-    if by_chance > CHANCE or (within and _told(parts, first=1)[1] > CHANCE):
+    found, by_chance = _order_correlation(parts)
+    if by_chance > CHANCE or (within and _order_correlation(parts, first=1)[1] > CHANCE):
         return None
     score, deviation = _scores(parts, data.demonstrators)
     margin = float(t.isf(0.025, len(found) - 1) * found.std(ddof=1) / np.sqrt(len(found)))
@@ -115,7 +115,7 @@ def _parts(data: Demonstrations, *, within: bool) -> _Parts:
     return _Parts(scaled, who[whole], group, order)
 
 
-def _told(parts: _Parts, first: int = 0) -> tuple[Float[np.ndarray, " D"], float]:
+def _order_correlation(parts: _Parts, first: int = 0) -> tuple[Float[np.ndarray, " D"], float]:
     """The correlation of each person's order with the reward that the others' order teaches, and a p-value.
 
     The p-value is the share of permutations (of parts within their groups) whose mean correlation is as high. Orders

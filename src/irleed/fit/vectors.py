@@ -63,7 +63,7 @@ def agreement(
     for number, round_key in enumerate(jax.random.split(key, ROUNDS)):
         columns = cross_fitted(round_key, learner, seen, votes * share[who], held, actions, count, _columns)
         measured = [measure(*each) for each in columns]
-        share = say(posterior([evidence(each, shared, who, groups, count) for each in measured]))
+        share = vote_weight(posterior([evidence(each, shared, who, groups, count) for each in measured]))
         progress((number + 1) / ROUNDS)
     return measured, shared
 
@@ -143,7 +143,7 @@ def presence(
     return votes, LEAST_SHARED + (1 - own) * shared
 
 
-def say(found: Posterior) -> Float[np.ndarray, " D"]:
+def vote_weight(found: Posterior) -> Float[np.ndarray, " D"]:
     """Of each in the next round: less for the opposite than for the random, even where nobody agrees with others yet.
 
     Whoever does the opposite can mislead the policies of a first round so far that nobody has skill above 0.
@@ -157,7 +157,7 @@ def _sharpened(log_probs: Array, chosen: Array, log_precision: float) -> Float[n
     return (scaled * chosen).sum(1) - logsumexp(scaled, axis=1)
 
 
-def settled(judged: Posterior, algorithm: OfflineIrleed) -> OfflineIrleed:
+def final_learner(judged: Posterior, algorithm: OfflineIrleed) -> OfflineIrleed:
     """The algorithm with precisions held as judged: by a learning rate of 0, as transitions are weighed by them."""
     log_precision = np.log(judged.precision(0.5)).astype(np.float32)
     return dataclasses.replace(algorithm, held_log_precision=log_precision, precision_learning_rate=0.0)

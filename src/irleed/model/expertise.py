@@ -19,7 +19,7 @@ from irleed.errors import library
 INTERVAL = 0.9
 HEADINGS = ("demonstrator", "n", "skill", "precision", "bias", "loglik", "weight")
 CAPTION = "intervals hold 90 %; precision 1 is the average"
-CAPTION_OF_SKILL = "; skill 1 is what the others would do, 0 as good as random"
+CAPTION_OF_SKILL = "; skill 1 is what the others would do, 0 random"
 UNRANKED = "(too few)"
 
 
@@ -31,9 +31,9 @@ class Expertise(eqx.Module):
       weights; for networks, of the shared values. NaN for algorithms without biases.
     - `log_likelihood`: mean log probability of their actions under their own fitted policy.
     - `weight`: their share of the information about the shared reward, or of the shared policy; sums to one.
-    - `skill`: the fraction of the advantage over random actions that they realise, by the values of a policy learnt
-      from the others alone; 1 at most, 0 as good as random, negative worse. With vectors, how much closer their actions
-      are to that policy's than random ones. None where it is not estimated.
+    - `skill`: the correlation of their actions with what a policy learnt from the others alone would do, beyond how
+      often they take each action anyway; 1 at most, 0 if actions do not depend on the state, negative for the opposite.
+      With vectors, how much closer their actions are to that policy's than random ones. None where it is not estimated.
     - `gain`, `offset`: with vectors, the size of actions relative to the shared policy's, and their mean deviation from
       them in the action's own units; NaN for entries that are choices. None where they are not estimated.
 

@@ -30,9 +30,9 @@ MARGIN = 1.645  # standard deviations from the mean to an end of a 90 % interval
 CERTAIN = 0.9  # the probability from which an episode is certainly a person's
 SURE = 0.95  # the probability from which the order of two demonstrators counts as certain
 SKILL = (
-    "Skill is the share of the advantage over random actions that a demonstrator realises, by the values of a policy "
-    "that has learnt from the others alone: 1 for the actions that they value "
-    "most, 0 as good as random actions, below 0 worse. "
+    "Skill is how far a demonstrator's actions follow from what the others would do in the same state, by a policy "
+    "learnt from the others alone: 1 for what they would always do, 0 for actions that do not depend on the state, "
+    "below 0 for the opposite. "
 )
 PRECISION = "Precision is how consistently a demonstrator chooses actions of high value; 1 is the average. "
 BIAS = "Bias is how far the demonstrator's own {values} deviate from the shared {values}, relative to these; 0 is none."
@@ -44,7 +44,7 @@ def section(run: FitRun, level: int, key: str) -> Safe:
     plots = []
     skills = [person.skill for person in order if person.skill is not None]
     if skills:
-        caption = "Skill: 0 is as good as random actions, 1 is what the others would do."
+        caption = "Skill: 1 is what the others would do, 0 does not depend on the state."
         plots.append(_plot(skills, caption, "skill, with 90 % interval", (0.0, 1.0)))
     precisions = [person.precision for person in order]
     caption = f"Precision: 1 is the average; logarithmic axis{'; same order' if skills else ''}."
