@@ -128,3 +128,5 @@ def test_situations_are_groups_of_similar_observations():
     assert all(len(np.unique(which[found == group])) == 1 for group in np.unique(found))
     assert len(np.unique(situations(rng.integers(256, size=(300, 12, 12, 3), dtype=np.uint8)))) > 5
     assert (situations(np.ones((10, 2))) == 0).all()
+    flag = np.arange(100)[:, None] % 2
+    assert len(np.unique(situations(flag))) == 2

@@ -120,7 +120,9 @@ def situations(obs: Array) -> Int[np.ndarray, " N"]:
     def described(rows: np.ndarray) -> np.ndarray:
         return np.clip((rows[:, varies] - middle[varies]) / spread[varies], -5, 5) @ turned
 
-    centres, _ = kmeans2(described(some), min(SITUATIONS, count), minit="++", rng=rng)
+    points = described(some)
+    distinct = len(np.unique(points, axis=0))
+    centres, _ = kmeans2(points, min(SITUATIONS, distinct), minit="++", rng=rng)
     parts = (flat[first : first + at_once] for first in range(0, len(flat), at_once))
     return np.concatenate([vq(described(part), centres)[0] for part in parts])
 
