@@ -12,6 +12,22 @@ from irleed import _compute as cores
 from irleed._compute import TOGETHER, Groups, each_run, one_by_one
 
 
+@pytest.mark.parametrize(("limit", "dropped"), [(1_000_000, False), (10, True), (None, False)])
+def test_compiled_programs_are_dropped_before_their_maps_reach_the_limit(limit, dropped, tmp_path, monkeypatch):
+    maps, most = tmp_path / "maps", tmp_path / "most"
+    maps.write_text(8 * "7f00-7f01 r-xp\n")
+    if limit is not None:  # else a system without this limit
+        most.write_text(f"{limit}\n")
+    monkeypatch.setattr(cores, "MAPS", maps)
+    monkeypatch.setattr(cores, "MOST_MAPS", most)
+    traced = []
+    program = jax.jit(lambda value: traced.append(0) or value + 1)
+    program(1.0)
+    cores.drop_programs()
+    program(2.0)
+    assert len(traced) == (2 if dropped else 1)
+
+
 def some(runs: int):
     return {"keys": jax.random.split(jax.random.key(0), runs), "values": np.arange(2.0 * runs).reshape(runs, 2)}
 

@@ -4,6 +4,7 @@ import functools
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 import jax
@@ -23,6 +24,23 @@ def in_double_precision(function: Callable[P, R]) -> Callable[P, R]:
             return function(*args, **kwargs)
 
     return wrapped
+
+
+MAPS, MOST_MAPS = Path("/proc/self/maps"), Path("/proc/sys/vm/max_map_count")  # of Linux
+
+
+def drop_programs() -> None:
+    """Forget compiled programs if their memory maps come near the limit of a process.
+
+    Every compiled program keeps some maps. Beyond the limit (65,530 by default) LLVM ends the process, which happened in
+    loops over twenty data sets of different shapes.
+    """
+    try:
+        limit, maps = int(MOST_MAPS.read_text()), MAPS.read_bytes().count(b"\n")
+    except (OSError, ValueError):
+        return  # another system
+    if maps > limit // 2:
+        jax.clear_caches()
 
 
 TOGETHER = 3  # runs in a group, at most: with three to five, networks of 64 and 64 units are fastest

@@ -11,6 +11,7 @@ from typing import Any, Literal, cast
 import numpy as np
 from rich.console import Console
 
+from irleed._compute import drop_programs
 from irleed._io.arrays import EXPANSION
 from irleed._io.files import writing
 from irleed.algorithms.tabular.irleed import Irleed
@@ -141,6 +142,7 @@ def fit(
         reading=reading or ReadOptions(),
         demonstrators=demonstrators,
     )
+    drop_programs()
     keeping = Keeping(None if out is None else Path(out), resume, checkpoint_every, tuple(log))
     loaded = data if isinstance(data, Demonstrations) else load(data, options.reading)
     tables = mdp is not None or of_states(loaded)
