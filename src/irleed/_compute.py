@@ -32,8 +32,8 @@ MAPS, MOST_MAPS = Path("/proc/self/maps"), Path("/proc/sys/vm/max_map_count")  #
 def drop_programs() -> None:
     """Forget compiled programs if their memory maps come near the limit of a process.
 
-    Every compiled program keeps some maps. Beyond the limit (65,530 by default) LLVM ends the process, as it did in loops
-    over twenty data sets of different shapes.
+    Every compiled program keeps some maps. Beyond the limit (65,530 by default) LLVM ends the process: in loops over
+    twenty data sets of different shapes, for example.
     """
     try:
         limit, maps = int(MOST_MAPS.read_text()), MAPS.read_bytes().count(b"\n")
