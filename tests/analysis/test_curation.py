@@ -83,7 +83,8 @@ def test_weights_are_the_square_of_skill_in_the_episode_where_there_is_one():
     weight = np.array([0.64, 0.0, 0.16, 0.01])
     np.testing.assert_allclose(found.weight, weight / np.average(weight, weights=LENGTHS))
     np.testing.assert_allclose(found.effective_episodes, weight.sum() ** 2 / (weight**2).sum())
-    assert found.keep.tolist() == [True, False, True, True]  # 4 and 3 steps are 0.7 of them
+    assert found.keep.tolist() == [True, False, True, False]  # 4 and 3 steps are 0.7 of them; 0.01 is hardly a weight
+    assert weigh(data, known, 1.0).keep.all()
     rows = found.rows()
     assert [row["skill"] for row in rows] == [0.6, -0.2, 0.6, -0.2]
     assert [row["episode_skill"] for row in rows] == [0.8, -0.3, 0.4, 0.1]

@@ -13,7 +13,7 @@ from irleed.algorithms.baselines.bc import BehaviourCloning
 from irleed.cli import main
 from irleed.data import Demonstrations, Episode, save
 from irleed.errors import DivergedError
-from irleed.fit.networks import fit_networks
+from irleed.fit.networks import TWO, fit_networks
 from irleed.policies.ensemble import EnsemblePolicy
 from irleed.report.page import page
 from irleed.runs.reader import read_run
@@ -54,7 +54,8 @@ def test_fit_without_an_mdp_writes_what_a_fit_writes(poles, tmp_path, capsys):
     found = json.loads((tmp_path / "run" / "fit.json").read_text())
     assert found["config"]["algorithm"] == "irleed" and found["members"] == 2 and found["steps"] == 20
     assert [row["name"] for row in found["expertise"]] == ["anna", "ben"] and found["returns"] == []
-    assert len(found["history"]) == 20 and all("at chance" in each for each in found["warnings"])
+    assert len(found["history"]) == 20 and found["warnings"][0] == TWO
+    assert all("at chance" in each for each in found["warnings"][1:])
     policy = EnsemblePolicy.load(tmp_path / "run" / "policy.safetensors")
     assert policy.predict(np.zeros((3, 4)), deterministic=True)[0].shape == (3,)
 

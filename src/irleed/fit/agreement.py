@@ -158,7 +158,7 @@ def _clones(
         own = alike * (group == number)
         learnt.append(resampled_rows(learn_key, own * ~held, MOST_ROWS))
         scored.append(resampled_rows(held_key, own * held, MOST_HELD))
-    stopped = trained_on_rows(algorithm, jax.random.split(key, len(learnt)), seen, learnt, scored, actions, count)
+    stopped = trained_on_rows(algorithm, key, seen, learnt, scored, actions, count)
     obs, found = parts(np.asarray(seen.obs)), []
     for number in range(len(learnt)):
         own = jax.tree.map(lambda leaf, number=number: leaf[number], stopped.parameters)

@@ -1,7 +1,7 @@
 """Training that is stopped by what was held out: several runs side by side, each on its own rows of the same data."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import equinox as eqx
 import jax
@@ -12,7 +12,7 @@ from irleed._compute import Groups, each_run
 from irleed._typing import Array, Bool, Float, Int, Key, Shaped
 from irleed.algorithms.base import AbstractOffline, advance, init
 from irleed.data.demonstrations import Demonstrations
-from irleed.data.transitions import COLUMNS, Transitions, stack
+from irleed.data.transitions import COLUMNS, Row, Transitions, stack
 from irleed.envs.step import Actions
 
 MOST_ROWS = 30_000  # of a run's data: rows are resampled by their weights, so that this is a matter of memory
@@ -26,12 +26,16 @@ LEAST_EPISODES = 4  # a demonstrator with fewer holds out the end of each episod
 HELD_OUT = 0.2  # of everyone's data
 
 
+Learner = TypeVar("Learner", bound=AbstractOffline)
+Score = Callable[[Learner, Any, Row], Float[Array, ""]]  # of rows, by a learner and its parameters
+
+
 class Stopped(eqx.Module):
-    """Runs at the step whose held-out likelihood was best."""
+    """Runs at the step whose held-out score was best."""
 
     parameters: Any  # leading axis P
     steps: Int[np.ndarray, " P"]
-    log_likelihood: Float[np.ndarray, " P"]  # mean over the held-out rows
+    log_likelihood: Float[np.ndarray, " P"]  # mean over the held-out rows, or another score
 
 
 def held_out(key: Key, data: Demonstrations) -> Bool[np.ndarray, " N"]:
@@ -81,17 +85,20 @@ def to_equal_lengths(rows: list[Int[np.ndarray, "..."]]) -> list[Int[np.ndarray,
 
 def cross_fitted(
     key: Key,
-    learner: AbstractOffline,
+    learner: Learner,
     seen: Transitions,
     weight: Float[np.ndarray, " N"],
     held: Bool[np.ndarray, " N"],
     actions: Actions,
     count: int,
     evaluate: Callable[..., tuple[Array, ...]],
+    score: "Score[Learner] | None" = None,
+    restarts: int = 1,
 ) -> list[list[np.ndarray]]:
     """Columns about every transition, by a policy that has learnt from other demonstrators alone, for each repetition.
 
-    `evaluate` makes them from the learner, its parameters, observations and actions.
+    `evaluate` makes them from the learner, its parameters, observations and actions. Training is stopped by `score`, by
+    default the likelihood.
     """
     fold_key, rows_key, train_key = jax.random.split(key, 3)
     who = np.asarray(seen.demonstrator)
@@ -108,7 +115,7 @@ def cross_fitted(
         learn_key, held_key = jax.random.split(jax.random.fold_in(rows_key, lane))
         learnt.append(resampled_rows(learn_key, others * ~held, MOST_ROWS))
         scored.append(resampled_rows(held_key, others * held, MOST_HELD))
-    stopped = trained_on_rows(learner, jax.random.split(train_key, len(lanes)), seen, learnt, scored, actions, count)
+    stopped = trained_on_rows(learner, train_key, seen, learnt, scored, actions, count, score, restarts)
     places, found = ([[] for _ in fold] for _ in range(2))
     for lane, (repeat, number) in enumerate(lanes):
         own = np.flatnonzero(fold[repeat][who] == number)
@@ -125,28 +132,49 @@ def cross_fitted(
 
 
 def trained_on_rows(
-    learner: AbstractOffline,
-    keys: Shaped[Array, " P"],
+    learner: Learner,
+    key: Key,
     seen: Transitions,
     learnt: list[Int[np.ndarray, "..."]],
     scored: list[Int[np.ndarray, "..."]],
     actions: Actions,
     count: int,
+    score: "Score[Learner] | None" = None,
+    restarts: int = 1,
 ) -> Stopped:
-    """Train a run on each list of rows until the likelihood of the rows beside it has stopped rising."""
-    own, apart = (stack([take_rows(seen, rows) for rows in to_equal_lengths(each)]) for each in (learnt, scored))
-    return train_until_held_out(learner, keys, own, apart, actions, count)
+    """Train a run on each list of rows until the score of the rows beside it has stopped rising.
+
+    Of several restarts, the one with the best score is kept.
+    """
+    runs = len(learnt)
+    own, apart = (
+        stack([take_rows(seen, rows) for rows in restarts * to_equal_lengths(each)]) for each in (learnt, scored)
+    )
+    keys = jax.random.split(key, restarts * runs)
+    found = train_until_held_out(learner, keys, own, apart, actions, count, score or mean_log_prob)
+    best = found.log_likelihood.reshape(restarts, runs).argmax(0) * runs + np.arange(runs)
+    return jax.tree.map(lambda leaf: leaf[best], found)
+
+
+def mean_log_prob(algorithm: AbstractOffline, parameters: Any, rows: Row) -> Float[Array, ""]:
+    """The mean log likelihood of the rows."""
+
+    def one(obs: Array, action: Array, who: Array) -> Array:
+        return algorithm.describe(parameters, obs, action, who).log_prob
+
+    return jnp.mean(jax.vmap(one)(jnp.asarray(rows.obs, jnp.float32), rows.action, rows.demonstrator))
 
 
 def train_until_held_out(
-    algorithm: AbstractOffline,
+    algorithm: Learner,
     keys: Shaped[Array, " P"],
     data: Transitions,
     held: Transitions,
     actions: Actions,
     demonstrators: int,
+    score: "Score[Learner]" = mean_log_prob,
 ) -> Stopped:
-    """Train a run on each data set of a stack until its mean held-out log likelihood has stopped rising."""
+    """Train a run on each data set of a stack until its score on held-out rows has stopped rising."""
     groups, split = Groups(len(keys)), jax.vmap(jax.random.split)(keys)
     given = list(zip(groups.split(split), groups.split(data), groups.split(held), strict=True))
     states = [_init_all(algorithm, key[:, 0], rows, actions, demonstrators) for key, rows, _ in given]
@@ -156,7 +184,7 @@ def train_until_held_out(
     waited = np.zeros(len(keys), int)
 
     def ahead(state, key, rows, scored):
-        return _advance_all(algorithm, key[:, 1], state, rows, scored, steps)
+        return _advance_all(algorithm, key[:, 1], state, rows, scored, steps, score)
 
     for check in range(1, -(-algorithm.steps // steps) + 1):
         states, found = groups.advance(ahead, states, *zip(*given, strict=True))
@@ -176,17 +204,12 @@ def _init_all(algorithm, keys, data, actions, demonstrators):
     return jax.vmap(lambda key, own: init(algorithm, key, own, actions, demonstrators))(keys, data)
 
 
-@jax.jit(static_argnames="steps")
-def _advance_all(algorithm, loop_keys, state, data, held, steps):
+@jax.jit(static_argnames=("steps", "score"))
+def _advance_all(algorithm, loop_keys, state, data, held, steps, score):
     def one(key, state, own, scored):
         state, _ = advance(algorithm, key, state, own, steps)
         rows = scored.rows(jnp.arange(scored.obs.shape[0]), jnp.zeros(scored.obs.shape[0], jnp.int32))
-
-        def log_prob(obs, action, who):
-            return algorithm.describe(state.parameters, obs, action, who).log_prob
-
-        obs = jnp.asarray(rows.obs, jnp.float32)
-        return state, jnp.mean(jax.vmap(log_prob)(obs, rows.action, rows.demonstrator))
+        return state, score(algorithm, state.parameters, rows)
 
     return each_run(one)(loop_keys, state, data, held)
 

@@ -25,7 +25,7 @@ from scipy.special import logsumexp
 from irleed._typing import Array, Bool, Float, Int, Key
 from irleed.algorithms.iq import OfflineIrleed
 from irleed.data.demonstrations import Demonstrations
-from irleed.data.transitions import Transitions
+from irleed.data.transitions import Row, Transitions
 from irleed.envs.step import Bounds
 from irleed.fit.crossfit import cross_fitted
 from irleed.fit.defaults import Algorithm
@@ -36,6 +36,7 @@ from irleed.model.residuals import Choices, Residuals, residuals, tempo
 
 ROWS = 4096  # transitions in a batch
 ROUNDS = 3  # of votes
+RESTARTS = 2  # of each cross-fitted policy, of which the better is taken: training fails now and then
 MOST_VOTES = 4.0  # of a transition, in those of the average one
 EQUAL = 30.0  # transitions of everyone's that each one's frequencies of situations are drawn to
 LEAST_SHARED = 1e-3  # weight of a transition where no other has been
@@ -61,7 +62,9 @@ def agreement(
     measure = Measure(shared, who, groups[0], count)
     share, measured = np.ones(count), []
     for number, round_key in enumerate(jax.random.split(key, ROUNDS)):
-        columns = cross_fitted(round_key, learner, seen, votes * share[who], held, actions, count, _columns)
+        columns = cross_fitted(
+            round_key, learner, seen, votes * share[who], held, actions, count, _columns, accuracy, RESTARTS
+        )
         measured = [measure(*each) for each in columns]
         share = vote_weight(posterior([evidence(each, shared, who, groups, count) for each in measured]))
         progress((number + 1) / ROUNDS)
@@ -141,6 +144,23 @@ def presence(
     effective = rest**2 / np.maximum((share**2).sum(1) - share.T**2, 1e-12)
     shared = np.clip((effective[who, situation] - 1) / max(count - 2, 1), 0, 1) ** 2 if count > 2 else 1.0
     return votes, LEAST_SHARED + (1 - own) * shared
+
+
+def accuracy(algorithm: OfflineIrleed, parameters: Any, rows: Row) -> Float[Array, ""]:
+    """Minus the mean share of the variance of each entry that the greedy action misses; of choices, of the Brier score.
+
+    The likelihood also asks how large the errors are, which differs between demonstrators; it is best long before the
+    prediction is.
+    """
+    (mean, own, counted), chances = _seen(algorithm, parameters, jnp.asarray(rows.obs, jnp.float32), rows.action)
+    middle = jnp.sum(counted * own, 0) / jnp.maximum(jnp.sum(counted, 0), 1)
+    missed, spread = (jnp.sum(counted * (each - own) ** 2, 0) for each in (mean, middle[None]))
+    shares = [missed / jnp.maximum(spread, 1e-9)]
+    for log_probs, option in chances:
+        chosen = jax.nn.one_hot(jnp.rint(option).astype(jnp.int32), log_probs.shape[1])
+        missed, spread = (jnp.sum((each - chosen) ** 2) for each in (jnp.exp(log_probs), jnp.mean(chosen, 0)[None]))
+        shares.append((missed / jnp.maximum(spread, 1e-9))[None])
+    return -jnp.mean(jnp.concatenate(shares))
 
 
 def vote_weight(found: Posterior) -> Float[np.ndarray, " D"]:
