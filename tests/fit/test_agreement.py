@@ -1,9 +1,13 @@
 """The correlation of what people do with what others would do, on values whose answer is known."""
 
+import jax
 import numpy as np
 import pytest
 from scipy.special import log_softmax
 
+from irleed.algorithms.baselines.bc import BehaviourCloning
+from irleed.data.transitions import Transitions
+from irleed.fit import crossfit
 from irleed.fit.agreement import _frequencies, rank_one, tilt
 
 SIZE = 4_000
@@ -68,3 +72,29 @@ def test_clones_are_weighed_by_the_factor_that_explains_all_pairs():
     np.testing.assert_allclose(found / found[0], weight / weight[0], rtol=1e-6)
     noisy = known + 0.1 * np.random.default_rng(0).normal(size=(7, 7))
     assert set(np.flatnonzero(rank_one(noisy, own) < 0)) == {5, 6}
+
+
+def test_of_several_restarts_each_run_keeps_the_best(monkeypatch):
+    """Two runs, three times each: the second restart is best for the first run, the third for the second."""
+    score, given = np.array([0.1, 0.2, 0.9, 0.3, 0.5, 0.8]), []
+
+    def trained(algorithm, keys, own, *rest):
+        given.append((keys.shape, own.obs.shape))
+        return crossfit.Stopped({"number": np.arange(6)}, 100 * np.arange(6), score)
+
+    monkeypatch.setattr(crossfit, "train_until_held_out", trained)
+    rows = np.zeros(4, np.int32)
+    columns = {"obs": np.zeros((4, 2), np.float32), "next_obs": np.zeros((4, 2), np.float32)}
+    seen = Transitions(
+        **columns,
+        action=rows,
+        continuation=np.ones(4, np.float32),
+        demonstrator=rows,
+        initial=np.zeros((1, 2), np.float32),
+        size=np.asarray(4, np.int32),
+    )
+    learnt = [np.array([0, 1]), np.array([2, 3])]
+    found = crossfit.trained_on_rows(BehaviourCloning(), jax.random.key(0), seen, learnt, learnt, 2, 1, restarts=3)
+    assert given == [((6,), (6, 2, 2))]
+    np.testing.assert_array_equal(found.parameters["number"], [2, 5])
+    np.testing.assert_array_equal(found.log_likelihood, [0.9, 0.8])

@@ -10,8 +10,9 @@ from irleed.algorithms.iq import OfflineIrleed
 from irleed.data import Demonstrations, Episode
 from irleed.data.transitions import Transitions
 from irleed.fit.agreement import _log_probs
-from irleed.fit.consensus import consensus, final_learner, situations
+from irleed.fit.consensus import _capped, _policy_weight, consensus, final_learner, situations
 from irleed.fit.crossfit import cross_fitted, held_out, resampled_rows
+from irleed.fit.posterior import GRID, Posterior
 
 pytestmark = pytest.mark.optax
 SMALL = OfflineIrleed(hidden=(16,), steps=2_000, batch_size=32, learning_rate=3e-3)
@@ -88,6 +89,18 @@ def test_two_who_do_the_opposite_do_not_vouch_for_each_other():
     found = judged(data)
     assert set(np.argsort(found.posterior.skill)[:2]) == {5, 6}
     assert found.weight[5:].max() < 0.05 * found.weight.max()
+
+
+def test_whoever_surely_does_the_opposite_has_next_to_no_weight_in_the_policy():
+    skill, deviation = np.array([0.9, 0.5, 0.05, -0.1, -0.6]), np.array([0.1, 0.2, 0.1, 0.3, 0.1])
+    found = _policy_weight(Posterior(skill, deviation, np.ones((5, len(GRID))) / len(GRID), 0.0))
+    np.testing.assert_allclose(found, [0.64, 0.09, 0.01, 0.01, 0.0001])
+
+
+def test_nobody_counts_for_more_than_three_times_the_median():
+    who = np.repeat(np.arange(4), [10, 100, 120, 5_000])
+    counted = _capped(who, 4) * np.bincount(who)
+    np.testing.assert_allclose(counted, [10, 100, 120, 330])
 
 
 def test_random_demonstrators_come_last_and_amounts_of_data_make_no_difference():

@@ -112,6 +112,8 @@ def _resting_wrapper() -> Any:
     from gymnasium import Wrapper
 
     class RestingWrapper(Wrapper):
+        """Steps that do nothing while `resting` is set, for lanes whose episodes are done."""
+
         resting, _last = False, None
 
         def reset(self, **options: Any) -> tuple[Any, dict[str, Any]]:

@@ -180,6 +180,7 @@ def _log_probs(
 def _frequencies(
     who: Int[np.ndarray, " N"], action: Int[np.ndarray, " N"], actions: int, count: int
 ) -> Float[np.ndarray, "D A"]:
+    """How often each demonstrator takes each action, drawn a little towards all actions alike."""
     often = np.zeros((count, actions))
     np.add.at(often, (who, action), 1)
     return (1 - UNIFORM) * often / np.maximum(often.sum(1, keepdims=True), 1) + UNIFORM / actions

@@ -94,6 +94,7 @@ def consensus(
 
 
 def _policy_weight(found: statistics.Posterior) -> Float[np.ndarray, " D"]:
+    """The square of skill less its deviation; hardly anything for those who surely do the opposite of the others."""
     least = np.where(found.skill + found.deviation < 0, OPPOSITE_SKILL, LEAST_SKILL)
     return np.maximum(found.skill - found.deviation, least) ** 2
 

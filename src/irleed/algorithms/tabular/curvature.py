@@ -144,7 +144,7 @@ class Probed(AbstractCurvature):
         return self._solve(point, product, downhill, self.step_accuracy), terms
 
     def uncertainty(self, key: Key, point: Point, slope: Float[Array, "D F"], precision_prior: Scalar) -> Uncertainty:
-        """See `AbstractCurvature.uncertainty`; there are no posterior samples."""
+        """The information of each demonstrator's data; without posterior samples and the deviation of biases."""
         evidence = self._evidence(point, self._products(point))
         return Uncertainty(point.log_precision[None], jnp.full(len(point.bias), jnp.nan), evidence.information)
 
